@@ -1,0 +1,234 @@
+"""The one door to Kafka: clients with safe settings, sends that wait for the acknowledgement, topics, positions.
+
+Called by the producer, the stages, the relay, the projectors and the consumer helper. Kafka's errors become
+``Retryable``, ``Rejected`` or ``Broken`` here and nowhere else. Faust's own consumer is the only other Kafka client.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypedDict
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import (
+    CommitFailedError,
+    IllegalStateError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    OutOfOrderSequenceNumber,
+    ProducerFenced,
+    RecordTooLargeError,
+    TopicAlreadyExistsError,
+)
+
+from schemas.errors import Broken, EngramError, Misconfigured, Rejected, Retryable
+from schemas.inputs import Origin
+from schemas.settings import Settings
+from schemas.topics import TOPICS
+
+__all__ = [
+    "AIOKafkaConsumer",
+    "AIOKafkaProducer",
+    "ConsumerRebalanceListener",
+    "TopicPartition",
+    "admin",
+    "cluster_identity",
+    "committed_offsets",
+    "consumer",
+    "end_offsets",
+    "ensure_topics",
+    "producer",
+    "send",
+    "started",
+    "translated",
+    "try_commit",
+]
+
+_ENVELOPE_BYTES = 65_536
+_START_SECONDS = 20.0
+
+
+class Connection(TypedDict):
+    """The connection arguments that every aiokafka client takes."""
+
+    bootstrap_servers: str
+    security_protocol: str
+    sasl_mechanism: str
+    sasl_plain_username: str | None
+    sasl_plain_password: str | None
+    ssl_context: ssl.SSLContext | None
+
+
+def connection(settings: Settings) -> Connection:
+    """Return the connection arguments for the broker named in ``settings``."""
+    encrypted = settings.kafka_security_protocol.endswith("SSL")
+    return Connection(
+        bootstrap_servers=settings.kafka_bootstrap_servers,
+        security_protocol=settings.kafka_security_protocol,
+        sasl_mechanism="PLAIN",
+        sasl_plain_username=settings.kafka_sasl_username or None,
+        sasl_plain_password=settings.kafka_sasl_password.get_secret_value() or None,
+        ssl_context=ssl.create_default_context() if encrypted else None,
+    )
+
+
+def producer(settings: Settings, *, linger_ms: int = 0) -> AIOKafkaProducer:
+    """Return an idempotent producer (acks of all replicas), not started."""
+    return AIOKafkaProducer(
+        **connection(settings),
+        acks="all",
+        enable_idempotence=True,
+        max_request_size=settings.stage_limit_bytes + _ENVELOPE_BYTES,
+        max_batch_size=131_072,
+        linger_ms=linger_ms,
+        request_timeout_ms=10_000,
+        metadata_max_age_ms=60_000,
+    )
+
+
+def consumer(
+    settings: Settings,
+    *topics: str,
+    group: str | None,
+    listener: ConsumerRebalanceListener | None = None,
+    from_end: bool = False,
+) -> AIOKafkaConsumer:
+    """Return a consumer that commits only what its caller commits, not started.
+
+    ``group`` ``None`` reads without a group (assign partitions yourself). ``from_end`` starts a new group at the end.
+    """
+    client = AIOKafkaConsumer(
+        **connection(settings),
+        group_id=group,
+        enable_auto_commit=False,
+        auto_offset_reset="latest" if from_end else "earliest",
+        session_timeout_ms=int(settings.session_timeout_seconds * 1000),
+        heartbeat_interval_ms=int(settings.session_timeout_seconds * 300),
+        max_poll_interval_ms=int(settings.max_poll_seconds * 1000),
+        max_partition_fetch_bytes=settings.stage_limit_bytes + _ENVELOPE_BYTES,
+        metadata_max_age_ms=60_000,
+    )
+    if topics:
+        client.subscribe(list(topics), listener=listener)
+    return client
+
+
+@asynccontextmanager
+async def translated(doing: str) -> AsyncIterator[None]:
+    """Turn Kafka's errors into errors by consequence; ``doing`` completes the sentence "Kafka failed while …"."""
+    try:
+        yield
+    except EngramError:
+        raise
+    except (MessageSizeTooLargeError, RecordTooLargeError) as error:
+        raise Rejected(f"the record is larger than the topic allows while {doing}", code="too_large") from error
+    except (OutOfOrderSequenceNumber, ProducerFenced) as error:
+        raise Broken(f"the producer lost its sequence while {doing} and must be made anew") from error
+    except (KafkaError, OSError, TimeoutError) as error:
+        raise Retryable(f"Kafka failed while {doing}: {type(error).__name__}") from error
+
+
+@asynccontextmanager
+async def started(client: Any, *, stop_seconds: float = 5.0) -> AsyncIterator[Any]:
+    """Start a producer, consumer or admin client and stop it in bounded time; raises ``Retryable`` when Kafka is away."""
+    start = client.start
+    try:
+        async with translated("connecting"):
+            await asyncio.wait_for(start(), _START_SECONDS)
+        yield client
+    finally:
+        stop = client.close if isinstance(client, AIOKafkaAdminClient) else client.stop
+        # The client can hang while the broker is away; the process or loop ends next.
+        with suppress(TimeoutError, KafkaError, OSError):
+            await asyncio.wait_for(stop(), stop_seconds)
+
+
+async def send(
+    client: AIOKafkaProducer,
+    topic: str,
+    value: bytes,
+    *,
+    key: bytes | None = None,
+    partition: int | None = None,
+    headers: Sequence[tuple[str, bytes]] = (),
+) -> Origin:
+    """Send one record and wait until all replicas have it; return its position.
+
+    Raises ``Rejected`` (``too_large``), ``Retryable`` (broker away) or ``Broken`` (make a new producer).
+    """
+    async with translated(f"sending to {topic}"):
+        metadata = await client.send_and_wait(topic, value, key=key, partition=partition, headers=list(headers) or None)
+        return Origin(metadata.partition, metadata.offset)
+
+
+async def try_commit(client: AIOKafkaConsumer, offsets: Mapping[TopicPartition, int]) -> bool:
+    """Commit next offsets (last processed + 1); return False when the group has moved on and the batch will come again."""
+    if not offsets:
+        return True
+    try:
+        async with translated("committing"):
+            await client.commit(dict(offsets))
+    except Retryable as error:
+        if isinstance(error.__cause__, CommitFailedError | IllegalStateError):
+            return False
+        raise
+    return True
+
+
+@asynccontextmanager
+async def admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
+    """Yield a started admin client; raises ``Retryable`` when Kafka is away."""
+    async with started(AIOKafkaAdminClient(**connection(settings), request_timeout_ms=15_000)) as client:
+        yield client
+
+
+async def ensure_topics(settings: Settings) -> tuple[str, ...]:
+    """Create the topics that are missing; return the names created.
+
+    Raises ``Misconfigured`` when an existing topic has another number of partitions than ``ENGRAM_PARTITIONS``: that number is
+    fixed for the life of the topics.
+    """
+    async with admin(settings) as client, translated("creating topics"):
+        known = set(await client.list_topics())
+        wanted = {topic.named(settings.topic_prefix): topic for topic in TOPICS}
+        missing = [
+            NewTopic(name, settings.partitions, settings.replication_factor, topic_configs=topic.config)
+            for name, topic in wanted.items()
+            if name not in known
+        ]
+        if missing:
+            # Another process may create them between the look and the call.
+            with suppress(TopicAlreadyExistsError):
+                await client.create_topics(missing)
+        for description in await client.describe_topics([name for name in wanted if name in known]):
+            found = len(description["partitions"])
+            if found != settings.partitions:
+                raise Misconfigured(
+                    f"topic {description['topic']} has {found} partitions, ENGRAM_PARTITIONS says {settings.partitions}: "
+                    "the number is fixed for the life of the topics"
+                )
+        return tuple(topic.name for topic in missing)
+
+
+async def cluster_identity(settings: Settings) -> str:
+    """Return the id of the Kafka cluster; it changes when the broker's data was thrown away."""
+    async with admin(settings) as client, translated("asking for the cluster id"):
+        return str((await client.describe_cluster())["cluster_id"])
+
+
+async def end_offsets(settings: Settings, topic: str) -> dict[int, int]:
+    """Return the end offset (next to be written) of every partition of ``topic``."""
+    async with started(consumer(settings, group=None)) as client, translated("reading end offsets"):
+        partitions = [TopicPartition(topic, number) for number in range(settings.partitions)]
+        found = await client.end_offsets(partitions)
+        return {partition.partition: offset for partition, offset in found.items()}
+
+
+async def committed_offsets(settings: Settings, group: str, topics: Iterable[str]) -> dict[TopicPartition, int]:
+    """Return the next offset that ``group`` has committed per partition of ``topics``; partitions without one are left out."""
+    async with admin(settings) as client, translated("reading committed offsets"):
+        found = await client.list_consumer_group_offsets(group)
+        wanted = set(topics)
+        return {tp: entry.offset for tp, entry in found.items() if tp.topic in wanted and entry.offset >= 0}
