@@ -1,0 +1,152 @@
+"""The door to Postgres: connections, the scope of a transaction, SQL by name, and the translation of driver errors.
+
+Called by ``remember``, ``working``, the relay and the readers. Only this file and the key store import psycopg in
+``streams``. It decides nothing and knows no table.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import AsyncConnection, errors
+from psycopg.conninfo import make_conninfo
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from schemas.errors import Broken, EngramError, Misconfigured, Rejected, Retryable
+from schemas.ids import check_id
+from schemas.settings import Settings
+
+Connection = AsyncConnection[tuple[Any, ...]]
+Pool = AsyncConnectionPool[Connection]
+
+SQL_FOLDER = Path(__file__).parent / "sql"
+OUTBOX_CHANNEL = "engram_outbox"
+_SET_SCOPE = "SELECT set_config('engram.tenant_id', %s, true), set_config('engram.user_id', %s, true)"
+# What a later try can cure: the server went away or was busy, or another transaction was in the way.
+_RETRYABLE_CLASSES = ("08", "40", "53", "55", "57", "58")
+_REJECTED_CLASSES = ("22",)
+
+
+@cache
+def sql(name: str) -> LiteralString:
+    """Return the text of ``streams/sql/<name>.sql``; it is read once in the life of the process."""
+    return (SQL_FOLDER / f"{name}.sql").read_text("utf-8")
+
+
+def connection_text(settings: Settings, role: str, database: str | None = None) -> str:
+    """Return the connection text of a role (such as ``engram_reader``; the administrator's own name is one too)."""
+    admin = role == settings.postgres_admin_user
+    password = settings.postgres_admin_password if admin else settings.postgres_password
+    return make_conninfo(
+        host=settings.postgres_host,
+        port=settings.postgres_port,
+        user=role,
+        password=password.get_secret_value() or None,
+        dbname=database or settings.postgres_database,
+        sslmode=settings.postgres_sslmode,
+        connect_timeout=max(1, int(settings.postgres_connect_timeout_seconds)),
+        application_name=role.replace("_", "-"),
+        keepalives_idle=10,
+        keepalives_interval=5,
+        keepalives_count=3,
+        options=(
+            f"-c statement_timeout={int(settings.postgres_statement_timeout_seconds * 1000)}"
+            f" -c idle_in_transaction_session_timeout={int(settings.postgres_idle_in_transaction_seconds * 1000)}"
+            " -c timezone=UTC -c jit=off"
+        ),
+    )
+
+
+async def connect(
+    settings: Settings, role: str, *, database: str | None = None, autocommit: bool = False
+) -> Connection:
+    """Open one connection as ``role``; raises ``Retryable`` or ``Misconfigured``."""
+    with translated():
+        return await AsyncConnection.connect(
+            connection_text(settings, role, database), autocommit=autocommit, prepare_threshold=2
+        )
+
+
+async def pool(settings: Settings, role: str, max_size: int, *, database: str | None = None) -> Pool:
+    """Open a pool of at most ``max_size`` connections as ``role``; raises ``Retryable`` when the first one fails."""
+    opened: Pool = AsyncConnectionPool(
+        connection_text(settings, role, database),
+        min_size=1,
+        max_size=max_size,
+        kwargs={"prepare_threshold": 2},
+        timeout=settings.postgres_connect_timeout_seconds,
+        check=AsyncConnectionPool.check_connection,
+        reconnect_timeout=settings.postgres_connect_timeout_seconds,
+        open=False,
+    )
+    try:
+        await opened.open(wait=True, timeout=settings.postgres_connect_timeout_seconds)
+    except (PoolTimeout, psycopg.Error) as error:
+        await opened.close()
+        raise Retryable(f"Postgres does not answer at {settings.postgres_host}:{settings.postgres_port}") from error
+    return opened
+
+
+@asynccontextmanager
+async def borrowed(source: Pool) -> AsyncIterator[Connection]:
+    """Borrow a connection from a pool; driver errors leave as ours.
+
+    A connection whose task was cancelled is closed, not given back: a late reply in it would answer somebody else.
+    """
+    with translated():
+        connection = await source.getconn()
+        try:
+            yield connection
+        except asyncio.CancelledError:
+            await connection.close()
+            raise
+        finally:
+            await source.putconn(connection)
+
+
+@asynccontextmanager
+async def scoped(connection: Connection, tenant_id: str, user_id: str) -> AsyncIterator[Connection]:
+    """One transaction in the scope of one user: commits at the end, rolls back on any error.
+
+    Raises ``Rejected`` (``bad_id``) for an id that is none, and ``Retryable``, ``Rejected`` or ``Broken`` for what the
+    server says.
+    """
+    check_id("tenant_id", tenant_id)
+    check_id("user_id", user_id)
+    with translated():
+        try:
+            async with connection.transaction():
+                await connection.execute(_SET_SCOPE, (tenant_id, user_id))
+                yield connection
+        except asyncio.CancelledError:
+            await connection.close()
+            raise
+
+
+class translated:  # noqa: N801 - reads as a word at the place of use
+    """``with translated():`` turns driver errors into ``Retryable``, ``Rejected``, ``Broken`` or ``Misconfigured``."""
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        """Raise ours instead of the driver's."""
+        if isinstance(error, psycopg.Error | PoolTimeout):
+            raise translate(error) from error
+
+
+def translate(error: Exception) -> EngramError:
+    """Return our error for a driver error; this is the only place that knows the server's codes."""
+    code = getattr(error, "sqlstate", None) or ""
+    first_line = str(error).strip().partition("\n")[0]
+    if isinstance(error, errors.InvalidPassword | errors.InvalidAuthorizationSpecification | errors.InvalidCatalogName):
+        return Misconfigured(f"Postgres refuses the connection: {first_line}")
+    if code[:2] in _REJECTED_CLASSES:
+        return Rejected(f"Postgres cannot store the value: {first_line}", code="bad_value")
+    if code[:2] in _RETRYABLE_CLASSES or (not code and isinstance(error, psycopg.OperationalError | PoolTimeout)):
+        return Retryable(f"Postgres: {first_line or type(error).__name__}")
+    return Broken(f"Postgres refused a statement ({code or type(error).__name__}): {first_line}")
