@@ -88,6 +88,24 @@ class PendingEntry(Struct, frozen=True, kw_only=True):
     state: str = "waiting"
 
 
+class ReviewEntry(Struct, frozen=True, kw_only=True):
+    """A change too big to believe at once: the memory that stays, and what was said instead (a candidate as JSON).
+
+    ``other_memory_id`` names the memory kept beside it, if there is one. ``state`` is waiting, approved or rejected.
+    """
+
+    entry_id: str
+    memory_id: str
+    dedupe_key: str
+    content: str
+    candidate: str
+    reason: str
+    source_event_id: str
+    created_at_ms: int
+    other_memory_id: str = ""
+    state: str = "waiting"
+
+
 class QuarantineEntry(Struct, frozen=True, kw_only=True):
     """Refused content kept for review: which gate and rule, and a masked excerpt; never the text itself."""
 
@@ -114,7 +132,9 @@ class MemoryChanged(Struct, frozen=True, kw_only=True):
     """One committed effect of a proposal, in order per user; the fold of these is the whole of memory.
 
     ``kind`` names the sealed body: memory (``Memory``), vectors (``MemoryVectors``), pending (``PendingEntry``), quarantine
-    (``QuarantineEntry``). Ids, version, op, status and hash stand outside ``body``, so a fold passes over erased memories.
+    (``QuarantineEntry``), review (``ReviewEntry``). Ids, version, op, status and hash stand outside ``body``, so a fold passes
+    over erased memories. Two kinds have no body: before (``aggregate_id`` is the forgotten key, empty for the whole user,
+    ``version`` the time of the click) and command (``aggregate_id`` is the proposal, ``op`` its kind, ``status`` the outcome).
     ``position`` is the place of the proposal in ``memory.proposals``, ``origin`` that of the input in ``chat.turns``.
     """
 

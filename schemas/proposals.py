@@ -5,6 +5,7 @@
 
 from msgspec import Struct
 
+from schemas.candidates import Vector
 from schemas.inputs import Origin, Sealed
 
 KINDS = (
@@ -54,7 +55,8 @@ class Proposal(Struct, frozen=True, kw_only=True):
 class Command(Struct, frozen=True, kw_only=True):
     """What a person asks of memory: which memories (or the whole user), why, and new content where the kind needs it.
 
-    ``before_ms`` is the time of the click: inputs received earlier create nothing for what was forgotten.
+    ``before_ms`` is the time of the click: inputs received earlier create nothing for what was forgotten. ``vectors`` embed the
+    new content; whoever asks for an edit makes them, so that deciding needs no model.
     """
 
     memory_ids: tuple[str, ...] = ()
@@ -64,3 +66,4 @@ class Command(Struct, frozen=True, kw_only=True):
     value: str = ""
     content: str = ""
     to_version: int = 0
+    vectors: tuple[Vector, ...] = ()

@@ -5,7 +5,15 @@ import msgspec
 from schemas.candidates import Extraction, MemoryAdmitted, MemoryExtracted
 from schemas.dead import DeadLetter
 from schemas.inputs import AttachmentDescribed, InputEnvelope, RecordReceived, StepRecorded, TurnRecorded
-from schemas.memories import Memory, MemoryChanged, MemoryUpdated, MemoryVectors, PendingEntry, QuarantineEntry
+from schemas.memories import (
+    Memory,
+    MemoryChanged,
+    MemoryUpdated,
+    MemoryVectors,
+    PendingEntry,
+    QuarantineEntry,
+    ReviewEntry,
+)
 from schemas.proposals import Command, Proposal
 from schemas.working import WorkingEvent, WorkingPayload
 
@@ -25,6 +33,7 @@ SUBJECTS: tuple[type[msgspec.Struct], ...] = (
     MemoryVectors,
     PendingEntry,
     QuarantineEntry,
+    ReviewEntry,
     MemoryUpdated,
     WorkingEvent,
     WorkingPayload,
