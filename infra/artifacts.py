@@ -9,13 +9,16 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.processes import tied_command
 from infra.toolchain import find_tool, require_tools, search_path
 from schemas.errors import Broken, Misconfigured
 
@@ -24,6 +27,9 @@ DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy
 LOG_LINES_SHOWN = 15
 
 Report = Callable[[str], None]
+
+_RUNNING: set["subprocess.Popen[bytes]"] = set()
+_RUNNING_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +103,9 @@ def checksum(path: Path) -> str:
 
 def write_manifest(directory: Path) -> None:
     """Record the checksum of every file of a new entry."""
-    files = {str(path.relative_to(directory)): checksum(path) for path in sorted(directory.rglob("*")) if path.is_file()}
+    files = {
+        str(path.relative_to(directory)): checksum(path) for path in sorted(directory.rglob("*")) if path.is_file()
+    }
     (directory / MANIFEST).write_text(json.dumps(files, indent=1, sort_keys=True))
 
 
@@ -110,22 +118,35 @@ def is_intact(directory: Path) -> bool:
         return False
 
 
-def run_step(command: list[str], log: Path, *, environment: Mapping[str, str] | None = None, cwd: Path | None = None) -> None:
+def end_builds() -> None:
+    """Kill every build that runs now, with all it started; each then fails where it was called."""
+    with _RUNNING_LOCK:
+        for popen in _RUNNING:
+            if popen.poll() is None:
+                os.killpg(popen.pid, signal.SIGKILL)
+
+
+def run_step(command: list[str], log: Path, *, environment: Mapping[str, str] | None = None) -> None:
     """Run one build command with its output in ``log``; raises ``Broken`` with the last lines when it fails."""
     tool = find_tool(command[0])
     if tool is None:
         raise Misconfigured(f"`{command[0]}` was not found on this machine.")
-    with log.open("ab") as output:
-        completed = subprocess.run(
-            [tool, *command[1:]],
+    with log.open("ab") as output, _RUNNING_LOCK:
+        popen = subprocess.Popen(
+            tied_command([tool, *command[1:]]),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            cwd=cwd,
+            start_new_session=True,
             env={**os.environ, "PATH": search_path(), **(environment or {})},
-            check=False,
         )
-    if completed.returncode != 0:
+        _RUNNING.add(popen)
+    try:
+        exit_code = popen.wait()
+    finally:
+        with _RUNNING_LOCK:
+            _RUNNING.discard(popen)
+    if exit_code != 0:
         lines = log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:]
         raise Broken(f"`{' '.join(command[:3])}` failed (all of it in {log}):\n" + "\n".join(lines))
 

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 
-import psutil
+import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 MARKER_VARIABLE = "ENGRAM_SUPERVISED_BY"
 ROUNDS = 50
@@ -47,13 +47,14 @@ def end_marked(marker: str) -> int:
                     each.kill()
                 except psutil.Error:
                     continue
-        psutil.wait_procs(processes, timeout=PAUSE_SECONDS)
+        # Looking again, not psutil's waiting: that would collect the exit codes of children which somebody else awaits.
+        time.sleep(PAUSE_SECONDS)
     return ended
 
 
 def _children(process: psutil.Process) -> list[psutil.Process]:
     try:
-        return process.children(recursive=True)
+        return list(process.children(recursive=True))
     except psutil.Error:
         return []
 

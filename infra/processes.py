@@ -8,12 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
+import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from infra.guardian import MARKER_VARIABLE, end_marked
 
@@ -31,6 +31,8 @@ class ProcessSpec:
 
     ``environment`` is laid over the supervisor's own. ``ready`` is the heartbeat file that the process rewrites about
     once a second, or None for a process that keeps none. ``user`` is the system user to run as, or None.
+    ``first_environment`` is laid over ``environment`` on the first start only, not when the process is restarted: a
+    fault that is asked for there happens once.
     """
 
     name: str
@@ -40,6 +42,7 @@ class ProcessSpec:
     user: str | None = None
     stop_signal: signal.Signals = signal.SIGTERM
     stop_seconds: float = 20.0
+    first_environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +107,14 @@ class Family:
         if guardian is not None:
             guardian.communicate()
 
-    def spawn(self, spec: ProcessSpec, log: Path) -> Running:
+    def spawn(self, spec: ProcessSpec, log: Path, *, first: bool = True) -> Running:
         """Start a process with its output appended to ``log``, in a session of its own so that Ctrl-C spares it."""
-        return _SPAWNER.submit(self._spawn, spec, log).result()
+        return _SPAWNER.submit(self._spawn, spec, log, first).result()
 
-    def _spawn(self, spec: ProcessSpec, log: Path) -> Running:
+    def _spawn(self, spec: ProcessSpec, log: Path, first: bool) -> Running:
         rotate(log)
-        child = str(Path(__file__).with_name("child.py"))
-        command = [sys.executable, "-I", "-S", child, str(os.getpid()), spec.user or "-", *spec.command]
+        extra = spec.first_environment if first else {}
+        command = tied_command(spec.command, spec.user)
         with log.open("ab") as output:
             popen = subprocess.Popen(
                 command,
@@ -119,9 +122,15 @@ class Family:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, **spec.environment, MARKER_VARIABLE: self.marker},
+                env={**os.environ, **spec.environment, **extra, MARKER_VARIABLE: self.marker},
             )
         return Running(spec=spec, popen=popen, created=psutil.Process(popen.pid).create_time())
+
+
+def tied_command(command: Sequence[str], user: str | None = None) -> list[str]:
+    """Return the command that runs ``command`` as ``user`` and lets it end with the thread that starts it."""
+    child = str(Path(__file__).with_name("child.py"))
+    return [sys.executable, "-I", "-S", child, str(os.getpid()), user or "-", *command]
 
 
 def find_process(pid: int, created: float) -> psutil.Process | None:
@@ -155,7 +164,7 @@ def kill_tree(process: psutil.Process, wait_seconds: float = 10.0) -> None:
 def is_alive(process: psutil.Process) -> bool:
     """Tell whether a process still runs; one that ended and was not yet collected does not."""
     try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return False
 

@@ -6,17 +6,16 @@ that is done by the setup steps of whoever starts it.
 
 import json
 import os
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from infra.artifacts import obtain
+from infra.artifacts import end_builds, obtain
 from infra.lifecycle import Policy, State
 from infra.processes import Family, ProcessSpec, tail
 from infra.servers.contract import Server, Site
@@ -105,6 +104,7 @@ class LocalStack:
             )
             self._supervisor.open()
             self._for_each(self._servers, self._start_one)
+            self.state.write_environment(self.environment())
         except BaseException:
             self.stop()
             raise
@@ -121,9 +121,8 @@ class LocalStack:
     def start_workers(self, specs: Iterable[ProcessSpec]) -> None:
         """Start worker processes and keep them running; their environment gets that of the stack below it."""
         for spec in specs:
-            environment = {**self.environment(), **spec.environment}
             self._workers.append(spec.name)
-            self._require().start(replace_environment(spec, environment))
+            self._require().start(replace(spec, environment={**self.environment(), **spec.environment}))
 
     def wait_for_workers(self, timeout_seconds: float = 120.0) -> None:
         """Wait until every worker is ready; raises ``Broken`` with the state of one that is not."""
@@ -186,25 +185,25 @@ class LocalStack:
         self._require().mark(name, State.READY)
         return True
 
-    def run(self, until: threading.Event, look_seconds: float = 15.0) -> None:
-        """Check the servers now and then until the event is set; processes are watched all the time anyway."""
-        while not until.wait(look_seconds):
-            for name in self._sites:
-                self.check(name)
+    def check_servers(self) -> None:
+        """Ask every running server something real now and note the answers."""
+        running = {status.name for status in self.statuses() if status.pid is not None}
+        self._for_each(running & set(self._sites), self.check)
 
     def _require(self) -> Supervisor:
         if self._supervisor is None:
             raise Broken("The stack does not run.")
         return self._supervisor
 
-    def _for_each(self, names: Iterable[str], act: Callable[[str], None]) -> None:
-        with ThreadPoolExecutor(max_workers=len(self._servers)) as pool:
+    def _for_each(self, names: Iterable[str], act: Callable[[str], object]) -> None:
+        with ThreadPoolExecutor(max_workers=max(1, len(self._servers))) as pool:
             try:
                 for done in as_completed([pool.submit(act, name) for name in names]):
                     done.result()
             except BaseException:
                 # Leaving the pool waits for its threads, which look at this.
                 self._abandoned.set()
+                end_builds()
                 raise
 
     def _prepare_one(self, name: str) -> None:
@@ -287,24 +286,6 @@ def recorded_processes(state: StateDirectory) -> list[tuple[int, float]]:
     """Return process id and start time of everything in the last snapshot of a state directory."""
     processes: list[dict[str, Any]] = (state.snapshot() or {}).get("processes", [])
     return [(entry["pid"], entry["created"]) for entry in processes if entry["pid"] is not None]
-
-
-def worker_spec(state: StateDirectory, role: str, environment: Mapping[str, str] | None = None) -> ProcessSpec:
-    """Describe one worker process of this checkout."""
-    heartbeat = state.workers / f"{role}.json"
-    return ProcessSpec(
-        name=role,
-        command=(sys.executable, "-m", "infra.cli", "worker", role),
-        environment={"ENGRAM_HEARTBEAT_FILE": str(heartbeat), **(environment or {})},
-        ready=heartbeat,
-    )
-
-
-def replace_environment(spec: ProcessSpec, environment: Mapping[str, str]) -> ProcessSpec:
-    """Return the spec with another environment."""
-    return ProcessSpec(
-        spec.name, spec.command, environment, spec.ready, spec.user, spec.stop_signal, spec.stop_seconds
-    )
 
 
 def first_line(error: BaseException) -> str:

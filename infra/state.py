@@ -10,8 +10,9 @@ import json
 import os
 import random
 import secrets
+import shlex
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,17 @@ class StateDirectory:
                 text = handle.read().strip()
                 return int(text) if text.isdigit() else None
         return None
+
+    def write_environment(self, variables: Mapping[str, str]) -> None:
+        """Write the variables that clients of the running stack need, as ``KEY=VALUE`` lines for a shell."""
+        lines = [f"{name}={shlex.quote(value)}\n" for name, value in sorted(variables.items())]
+        write_private(self.root / "environment", "".join(lines).encode())
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that clients of the stack of this directory need; empty before its first start."""
+        path = self.root / "environment"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return {name: "".join(shlex.split(value)) for name, _, value in (line.partition("=") for line in lines)}
 
     def snapshot(self) -> dict[str, Any] | None:
         """Return what the running stack wrote last, or None."""

@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.lifecycle import GiveUp, Policy, State, after_exit, is_hung
-from infra.processes import Family, ProcessSpec, Running, ask_to_end, find_process, kill_tree, signal_tree, tail, wait_or_kill
+from infra.processes import (
+    Family,
+    ProcessSpec,
+    Running,
+    ask_to_end,
+    find_process,
+    kill_tree,
+    signal_tree,
+    tail,
+    wait_or_kill,
+)
 from schemas.errors import Broken
 
 
@@ -39,6 +49,7 @@ class _Entry:
     detail: str = ""
     failures: int = 0
     restarts: int = 0
+    starts: int = 0
     started_at: float = 0.0
     start_again_at: float = 0.0
     beat: str = ""
@@ -177,7 +188,8 @@ class Supervisor:
         if entry.spec.ready is not None:
             entry.spec.ready.unlink(missing_ok=True)
         entry.beat, entry.beat_at = "", None
-        entry.running = self._family.spawn(entry.spec, self.log(entry.spec.name))
+        entry.running = self._family.spawn(entry.spec, self.log(entry.spec.name), first=entry.starts == 0)
+        entry.starts += 1
         entry.started_at = time.monotonic()
         entry.state, entry.detail = State.STARTING, ""
 

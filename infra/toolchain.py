@@ -21,13 +21,14 @@ PACKAGES = {
     "cc": "build-essential",
     "useradd": "passwd",
 }
+PLACES = ("~/.cargo/bin", "/usr/local/go/bin")
 OTHER_WAY = "or run everything in containers with `docker compose up`"
 OLDEST_JAVA = 17
 
 
 def find_tool(name: str) -> str | None:
     """Return the path of a program, also where Go and Rust install theirs without touching PATH; else None."""
-    places = [os.environ.get("PATH", ""), str(Path.home() / ".cargo" / "bin"), "/usr/local/go/bin"]
+    places = [os.environ.get("PATH", ""), *(str(Path(place).expanduser()) for place in PLACES)]
     return shutil.which(name, path=os.pathsep.join(places))
 
 

@@ -38,12 +38,27 @@ class Launch:
 
 
 class Server(Protocol):
-    """One kind of server. ``ports`` are the names of the ports it listens on, the first for clients."""
+    """One kind of server."""
 
-    name: str
-    version: str
-    ports: tuple[str, ...]
-    tools: tuple[str, ...]
+    @property
+    def name(self) -> str:
+        """The name of the server, its folder and its log."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Which release it is."""
+        ...
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        """Name the ports, the one for clients first."""
+        ...
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """Name the programs of the machine that it needs to run."""
+        ...
 
     def artifact(self) -> Artifact | None:
         """Describe what must be fetched or built, or None when an installed package has it."""
@@ -54,7 +69,7 @@ class Server(Protocol):
         ...
 
     def check(self, site: Site) -> None:
-        """Ask it something real; returns when it answered, raises one of ``failures`` when it did not."""
+        """Ask it something real; returns when it answered, raises its client's error when it did not."""
         ...
 
     def settle(self, site: Site) -> None:
@@ -64,5 +79,3 @@ class Server(Protocol):
     def environment(self, site: Site) -> dict[str, str]:
         """Return the ``ENGRAM_*`` variables that let a client reach it."""
         ...
-
-

@@ -3,11 +3,13 @@
 Owned by ``infra``; called by ``LocalStack``. It makes the one user and creates no databases.
 """
 
+import http
+import http.client
 import json
-import urllib.error
 import urllib.parse
-import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from infra.artifacts import Artifact, Report, run_step
 from infra.servers.contract import CHECK_SECONDS, Launch, Site
@@ -19,6 +21,9 @@ USER = "engram"
 ORGANISATION = "engram"
 PKG_CONFIG = "github.com/influxdata/pkg-config@v0.2.7"
 INFLUXD = f"github.com/influxdata/influxdb/cmd/influxd@v{VERSION}"
+
+Headers = Mapping[str, str]
+NO_HEADERS: Headers = MappingProxyType({})
 
 CONFIGURATION = """\
 reporting-disabled = true
@@ -79,7 +84,7 @@ class Influx:
 
     def check(self, site: Site) -> None:
         """Ping it."""
-        self._send(urllib.request.Request(self._url(site, "/ping")))
+        self._request(site, "GET", "/ping")
 
     def settle(self, site: Site) -> None:
         """Make the user, which is allowed without a log-in only while there is none; then log in as it."""
@@ -92,17 +97,25 @@ class Influx:
             self._query(site, "SHOW DATABASES", token=f"{USER}:{password}")
 
     def _query(self, site: Site, statement: str, token: str = "") -> None:
-        request = urllib.request.Request(self._url(site, "/query"), urllib.parse.urlencode({"q": statement}).encode())
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
         if token:
-            request.add_header("Authorization", f"Token {token}")
-        self._send(request)
+            headers["Authorization"] = f"Token {token}"
+        self._request(site, "POST", "/query", urllib.parse.urlencode({"q": statement}), headers)
 
-    def _send(self, request: urllib.request.Request) -> None:
+    def _request(
+        self, site: Site, method: str, path: str, body: str | None = None, headers: Headers = NO_HEADERS
+    ) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", site.ports["http"], timeout=CHECK_SECONDS)
         try:
-            with urllib.request.urlopen(request, timeout=CHECK_SECONDS) as answer:
-                content = answer.read()
-        except (OSError, urllib.error.HTTPError) as error:
-            raise Retryable(f"InfluxDB did not answer {request.selector}: {error}") from error
+            connection.request(method, path, body, dict(headers))
+            answer = connection.getresponse()
+            content = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise Retryable(f"InfluxDB did not answer {path}: {error}") from error
+        finally:
+            connection.close()
+        if answer.status >= http.HTTPStatus.BAD_REQUEST:
+            raise Retryable(f"InfluxDB answered {path} with status {answer.status}: {content.decode(errors='replace')}")
         failed = [result["error"] for result in json.loads(content)["results"] if "error" in result] if content else []
         if failed:
             raise Retryable(f"InfluxDB refused a statement: {failed[0]}")
@@ -110,13 +123,10 @@ class Influx:
     def environment(self, site: Site) -> dict[str, str]:
         """Tell clients where it is, and the token, which in version 1 is user and password."""
         return {
-            "ENGRAM_INFLUX_URL": self._url(site, ""),
+            "ENGRAM_INFLUX_URL": f"http://127.0.0.1:{site.ports['http']}",
             "ENGRAM_INFLUX_TOKEN": f"{USER}:{site.secrets.influx_password}",
             "ENGRAM_INFLUX_ORG": ORGANISATION,
         }
-
-    def _url(self, site: Site, path: str) -> str:
-        return f"http://127.0.0.1:{site.ports['http']}{path}"
 
 
 def _build(target: Path, log: Path, report: Report) -> None:

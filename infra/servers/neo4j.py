@@ -4,6 +4,7 @@ Owned by ``infra``; called by ``LocalStack``. It sets the password on the first 
 """
 
 from pathlib import Path
+from typing import LiteralString
 
 import neo4j
 from neo4j.exceptions import AuthError
@@ -75,7 +76,7 @@ class Neo4j:
     def _is_settled(self, site: Site) -> bool:
         return (site.directory / "password-is-set").exists()
 
-    def _run(self, site: Site, password: str, database: str, statement: str, **parameters: str) -> None:
+    def _run(self, site: Site, password: str, database: str, statement: LiteralString, **parameters: str) -> None:
         with (
             neo4j.GraphDatabase.driver(
                 self._uri(site),
@@ -85,8 +86,7 @@ class Neo4j:
             ) as driver,
             driver.session(database=database) as session,
         ):
-            # Fixed statements of this file; the driver's type asks for a literal, so it is made a query here.
-            session.run(neo4j.Query(statement, timeout=CHECK_SECONDS), parameters).consume()  # type: ignore[arg-type]
+            session.run(neo4j.Query(statement, timeout=CHECK_SECONDS), parameters).consume()
 
     def environment(self, site: Site) -> dict[str, str]:
         """Tell clients where it is, and the password."""
