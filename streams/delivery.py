@@ -1,0 +1,214 @@
+"""One message through one stage, so that nothing is lost: the loop body of every worker of the write path.
+
+Handle, send every output, wait for the acknowledgements, and only then return: the caller acknowledges the input after
+that. Nothing leaves ``deliver`` but the end of the process: an input that can never succeed becomes a dead letter and an
+empty record; a dependency that is away is waited for in place, for a bounded time; anything else ends the process before
+the acknowledgement, so that the input comes again. Called by ``streams.faust_stage``; knows nothing of Faust.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol
+
+import structlog
+
+from schemas.codec import Codec
+from schemas.errors import Broken, EngramError, Misconfigured, Rejected, Retryable
+from schemas.inputs import Origin
+from schemas.settings import Settings
+from streams.attempts import Attempts
+from streams.crash import CrashPoints
+from streams.dead_letters import dead_letter, dead_output, kept_bytes
+from streams.heartbeat import Heartbeat
+from streams.stage import Output, Stage, StageResult
+
+EXIT_BROKEN = 70
+EXIT_UNAVAILABLE = 69
+EXIT_MISCONFIGURED = 78
+_LONGEST_PAUSE_SECONDS = 5.0
+
+
+class Sender(Protocol):
+    """Whatever sends records and waits until they are acknowledged."""
+
+    async def send_all(self, outputs: Sequence[Output]) -> None:
+        """Send in order; returns when all are acknowledged. Raises ``Retryable``, ``Rejected`` or ``Broken``."""
+        ...
+
+
+class Stop(Protocol):
+    """Ends the process at once, without the acknowledgement of the input in flight."""
+
+    def __call__(self, code: int, /) -> NoReturn:
+        """Never return."""
+        ...
+
+
+def end_process(code: int, /) -> NoReturn:
+    """End the process now: no clean-up that might acknowledge anything."""
+    os._exit(code)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What every delivery needs beside its stage."""
+
+    settings: Settings
+    codec: Codec
+    sender: Sender
+    attempts: Attempts
+    heartbeat: Heartbeat
+    crash: CrashPoints
+    stop: Stop = end_process
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+
+
+class Order:
+    """Notices an event that was passed over: offsets of a partition are contiguous within one assignment."""
+
+    def __init__(self) -> None:
+        self._generation: int | None = None
+        self._last: dict[int, int] = {}
+
+    def check(self, generation: int | None, position: Origin) -> None:
+        """Note that ``position`` comes now; raises ``Broken`` after a gap.
+
+        Either the client passed an event over, which the restart repairs, or somebody deleted records, and then the restart
+        begins behind the gap.
+        """
+        if generation != self._generation:
+            self._generation = generation
+            self._last.clear()
+        last = self._last.get(position.partition)
+        if last is not None and position.offset > last + 1:
+            raise Broken(f"offsets {last + 1} to {position.offset - 1} of partition {position.partition} did not come")
+        self._last[position.partition] = position.offset
+
+
+class Delivery:
+    """Runs one stage, one message at a time. ``counts`` has the number of inputs by status."""
+
+    def __init__(self, stage: Stage, surroundings: Surroundings) -> None:
+        self._stage = stage
+        self._around = surroundings
+        self._topic = stage.source.named(surroundings.settings.topic_prefix)
+        # Waiting in place must end well before the group gives this member up.
+        self._patience_seconds = min(30.0, surroundings.settings.max_poll_seconds / 4)
+        self._log: Any = structlog.get_logger().bind(stage=stage.name)
+        self._order = Order()
+        self.counts: dict[str, int] = {}
+
+    async def deliver(self, message: bytes, key: bytes | None, position: Origin, generation: int | None = None) -> None:
+        """Return when every effect of the input is durable; ends the process when that cannot be had.
+
+        ``generation`` is the consumer group's: within one, the offsets of a partition must be contiguous.
+        """
+        around = self._around
+        try:
+            self._order.check(generation, position)
+        except Broken as error:
+            self._end(error, position)
+        attempt = around.attempts.begin(position.partition, position.offset)
+        around.crash.visit("after_consume")
+        try:
+            await self._with_patience(message, key, position, attempt)
+        except asyncio.CancelledError:
+            # A clean stop: the input is not done and not acknowledged, and that is not its fault.
+            around.attempts.forget(position.partition, position.offset, attempt)
+            raise
+        except (Retryable, Broken, OSError) as error:
+            around.attempts.forget(position.partition, position.offset, attempt)
+            self._end(error, position)
+        except Exception as error:  # noqa: BLE001 - this is the outer loop: whatever it is, the input must come again
+            self._end(error, position)
+        around.crash.visit("before_ack")
+        around.attempts.finish(position.partition, position.offset)
+
+    async def _with_patience(self, message: bytes, key: bytes | None, position: Origin, attempt: int) -> None:
+        deadline = time.monotonic() + self._patience_seconds
+        pause_seconds = 0.0
+        while True:
+            try:
+                await self._once(message, key, position, attempt)
+            except Retryable as error:
+                pause_seconds = min(max(pause_seconds * 2, error.delay_seconds), _LONGEST_PAUSE_SECONDS)
+                if time.monotonic() + pause_seconds > deadline:
+                    raise
+                self._around.heartbeat.set("waiting", str(error))
+                self._log.warning("waiting", reason=str(error), pause_seconds=pause_seconds)
+                await asyncio.sleep(pause_seconds)
+            else:
+                self._around.heartbeat.set("ready")
+                return
+
+    async def _once(self, message: bytes, key: bytes | None, position: Origin, attempt: int) -> None:
+        try:
+            self._check_attempt(attempt)
+            result = await self._stage.handle(message, position)
+            await self._around.sender.send_all(result.outputs)
+        except Rejected as error:
+            result = await self._refused(message, key, position, error)
+        self.counts[result.status] = self.counts.get(result.status, 0) + 1
+
+    def _check_attempt(self, attempt: int) -> None:
+        limit = self._around.settings.attempts
+        if attempt > limit:
+            raise Rejected(f"the input was begun {limit} times and never finished", code="poison")
+
+    async def _refused(self, message: bytes, key: bytes | None, position: Origin, error: Rejected) -> StageResult:
+        refusal = self._stage.refuse(message, position, error)
+        # The reason may name a limit or a field, never what a person wrote.
+        self._log.warning("refused", code=error.code, partition=position.partition, offset=position.offset)
+        outputs = refusal.result.outputs
+        if refusal.dead:
+            letter = dead_letter(
+                self._stage.name,
+                self._topic,
+                position,
+                message,
+                error,
+                at_ms=self._around.now_ms(),
+                key=key,
+                tenant_id=refusal.tenant_id,
+                user_id=refusal.user_id,
+                event_id=refusal.event_id,
+                limit_bytes=kept_bytes(self._around.settings),
+            )
+            outputs = (dead_output(letter, self._around.codec), *outputs)
+        try:
+            await self._around.sender.send_all(outputs)
+        except Rejected as second:
+            raise Broken(f"a refused input could not be put away: {second}") from second
+        return refusal.result
+
+    def _end(self, error: Exception, position: Origin) -> NoReturn:
+        # An unexpected error's text may quote content; its type and place are enough to find it.
+        reason = (
+            str(error) if isinstance(error, EngramError) else f"unexpected {type(error).__name__} at {_place(error)}"
+        )
+        self._log.error(
+            "stopping before the acknowledgement", reason=reason, partition=position.partition, offset=position.offset
+        )
+        self._around.heartbeat.set("stopping", reason)
+        self._around.stop(exit_code(error))
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code of a worker that ends because of ``error``."""
+    match error:
+        case Misconfigured():
+            return EXIT_MISCONFIGURED
+        case Retryable() | OSError():
+            return EXIT_UNAVAILABLE
+        case _:
+            return EXIT_BROKEN
+
+
+def _place(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"{trace.tb_frame.f_code.co_qualname}:{trace.tb_lineno}" if trace is not None else "an unknown place"

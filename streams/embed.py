@@ -1,0 +1,161 @@
+"""The stage ``embed``: vectors for what was admitted, from ``memory.admitted`` to ``memory.proposals``.
+
+Makes the proposal that carries all model output of one input, so that a replay needs no model. Only masked text is ever
+embedded. The model runs in a thread: it holds the interpreter's lock for milliseconds, and the consumer has its own thread.
+Run by ``streams.delivery``. Never decides and never writes to a store.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from schemas.candidates import Candidate, Extraction, MemoryAdmitted, Vector
+from schemas.codec import Codec
+from schemas.errors import Rejected
+from schemas.ids import check_id, derived_id, routing_key
+from schemas.inputs import Origin
+from schemas.proposals import Proposal
+from schemas.settings import Settings
+from schemas.topics import ADMITTED, PROPOSALS, Topic
+from streams.extract import ERASED
+from streams.inputs import Keys
+from streams.sealed_records import open_record, seal_record
+from streams.stage import Output, Refusal, StageResult, check_size
+
+ACTOR = "turn"
+EMBEDDED_OUTCOMES = ("admit", "pending", "")
+
+
+class Embedder(Protocol):
+    """Makes vectors; ``revision`` names model and version."""
+
+    @property
+    def revision(self) -> str:
+        """Return the name that goes with every vector."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> Sequence[bytes]:
+        """Return one vector per text: little-endian float32 bytes."""
+        ...
+
+
+class Embed:
+    """``mask`` takes identifiers out of a text; ``embedder`` is the model."""
+
+    name = "embed"
+    source: Topic = ADMITTED
+
+    def __init__(
+        self,
+        mask: Callable[[str], str],
+        embedder: Embedder,
+        codec: Codec,
+        keys: Keys,
+        *,
+        settings: Settings,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._mask = mask
+        self._embedder = embedder
+        self._codec = codec
+        self._keys = keys
+        self._settings = settings
+        self._now_ms = now_ms
+        self._last_ms = 0
+
+    async def handle(self, message: bytes, position: Origin) -> StageResult:
+        """Return the ``candidates`` proposal of one ``MemoryAdmitted``; raises ``Rejected`` (``erased``, …) or ``Retryable``."""
+        event = read_admitted(self._codec, message)
+        if event.body is None:
+            return self._result(proposal_of(event, self._occurred_at_ms(), revision=""))
+        key = await self._keys.key(event.tenant_id, event.user_id, event.body.key_id)
+        extraction = await self._with_vectors(open_record(self._codec, event.body, key, Extraction))
+        proposal = proposal_of(event, self._occurred_at_ms(), revision=extraction.extractor_revision)
+        return self._result(replace(proposal, body=seal_record(self._codec, extraction, key)))
+
+    def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
+        """Return a proposal without a body, if tenant and user can be read."""
+        try:
+            event = read_admitted(self._codec, message)
+        except Rejected:
+            return Refusal(StageResult(status="rejected"))
+        status = ERASED if error.code == ERASED else "rejected"
+        empty = proposal_of(replace(event, status=status), self._occurred_at_ms(), revision="")
+        return Refusal(
+            self._result(empty),
+            dead=status != ERASED,
+            tenant_id=event.tenant_id,
+            user_id=event.user_id,
+            event_id=event.event_id,
+        )
+
+    def _result(self, proposal: Proposal) -> StageResult:
+        value = self._codec.encode(proposal)
+        check_size(value, self._settings.stage_limit_bytes, f"the output for {PROPOSALS.name}")
+        key = routing_key(proposal.tenant_id, proposal.user_id)
+        return StageResult((Output(PROPOSALS, key, value),), proposal.status)
+
+    def _occurred_at_ms(self) -> int:
+        # "Now" of a user never goes back, even when this machine's clock is set back.
+        self._last_ms = max(self._last_ms, self._now_ms())
+        return self._last_ms
+
+    async def _with_vectors(self, extraction: Extraction) -> Extraction:
+        masked = {
+            candidate.ordinal: self._mask(candidate.content)
+            for candidate in extraction.candidates
+            if candidate.outcome in EMBEDDED_OUTCOMES
+        }
+        vectors = await self._vectors(masked.values())
+        return replace(
+            extraction,
+            candidates=tuple(
+                _embedded(candidate, masked[candidate.ordinal], self._embedder.revision, vectors)
+                if candidate.ordinal in masked
+                else candidate
+                for candidate in extraction.candidates
+            ),
+        )
+
+    async def _vectors(self, texts: Iterable[str]) -> dict[str, bytes]:
+        wanted = list(dict.fromkeys(text for text in texts if text.strip()))
+        if not wanted:
+            return {}
+        return dict(zip(wanted, await asyncio.to_thread(self._embedder.embed, wanted), strict=True))
+
+
+def _embedded(candidate: Candidate, masked: str, revision: str, vectors: dict[str, bytes]) -> Candidate:
+    made = (Vector(revision, vectors[masked]),) if masked in vectors else ()
+    return replace(candidate, masked_text=masked, vectors=made)
+
+
+def proposal_of(event: MemoryAdmitted, occurred_at_ms: int, *, revision: str) -> Proposal:
+    """Return the proposal of ``event`` without a body; its id follows from the event and the extractor's revision.
+
+    So a redelivered or doubled input proposes the same thing, and a newer extractor another one.
+    """
+    return Proposal(
+        proposal_id=derived_id("proposal", event.tenant_id, event.user_id, event.event_id, revision),
+        kind="candidates",
+        tenant_id=event.tenant_id,
+        user_id=event.user_id,
+        actor=ACTOR,
+        occurred_at_ms=occurred_at_ms,
+        stated_at_ms=event.stated_at_ms,
+        received_at_ms=event.received_at_ms,
+        event_id=event.event_id,
+        session_id=event.session_id,
+        status=event.status,
+        timezone_offset=event.timezone_offset,
+        origin=event.origin,
+    )
+
+
+def read_admitted(codec: Codec, message: bytes) -> MemoryAdmitted:
+    """Return the event with valid ids; raises ``Rejected``."""
+    event = codec.decode(message, MemoryAdmitted)
+    for name in ("tenant_id", "user_id", "event_id", "session_id"):
+        check_id(name, getattr(event, name))
+    return event

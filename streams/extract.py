@@ -1,0 +1,82 @@
+"""The stage ``extract``: from an input of ``chat.turns`` to what was understood of it, in ``memory.extracted``.
+
+Checks the envelope, opens the body, passes it through gate 0, noise filter and extractor (``streams.extraction``), and seals
+the outcome with the input's own data key, so that destroying that key takes the outcome too. Run by ``streams.delivery``.
+Never writes to a store.
+"""
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from schemas.candidates import Extraction, MemoryExtracted
+from schemas.codec import Codec
+from schemas.errors import Rejected
+from schemas.inputs import InputEnvelope, Origin
+from schemas.settings import Settings
+from schemas.topics import CHAT_TURNS, EXTRACTED, Topic
+from streams.inputs import Keys, OpenedInput, open_input, read_envelope, stated_at_ms
+from streams.sealed_records import seal_record
+from streams.stage import Refusal, StageResult, stage_output
+
+Understand = Callable[[OpenedInput], Extraction]
+ERASED = "erased"
+
+
+class Extract:
+    """``understand`` turns an opened input into an ``Extraction``: gate 0, noise, extractor, grounding."""
+
+    name = "extract"
+    source: Topic = CHAT_TURNS
+
+    def __init__(
+        self, understand: Understand, codec: Codec, keys: Keys, settings: Settings, now_ms: Callable[[], int]
+    ) -> None:
+        self._understand = understand
+        self._codec = codec
+        self._keys = keys
+        self._settings = settings
+        self._now_ms = now_ms
+
+    async def handle(self, message: bytes, position: Origin) -> StageResult:
+        """Return the ``MemoryExtracted`` of one input; raises as ``open_input`` does, or ``Rejected`` (``too_large``)."""
+        opened = await open_input(self._codec, self._keys, self._settings, message, position, now_ms=self._now_ms())
+        extraction = self._understand(opened)
+        event = _event(opened.envelope, position, extraction.status)
+        if extraction.candidates or extraction.refusals or extraction.prompt:
+            event = replace(event, body=seal_record(self._codec, extraction, opened.key))
+        output = stage_output(EXTRACTED, self._codec, self._settings, event)
+        return StageResult((output,), extraction.status)
+
+    def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
+        """Return the empty record of the input, if tenant and user can be read and the record is where it belongs."""
+        try:
+            envelope = read_envelope(self._codec, message)
+        except Rejected:
+            return Refusal(StageResult(status="rejected"))
+        status = ERASED if error.code == ERASED else "rejected"
+        if error.code == "bad_partition":
+            # Its position says nothing about its user: nobody can wait for it.
+            return Refusal(StageResult(status=status), tenant_id=envelope.tenant_id, user_id=envelope.user_id)
+        output = stage_output(EXTRACTED, self._codec, self._settings, _event(envelope, position, status))
+        return Refusal(
+            StageResult((output,), status),
+            dead=status != ERASED,
+            tenant_id=envelope.tenant_id,
+            user_id=envelope.user_id,
+            event_id=envelope.event_id,
+        )
+
+
+def _event(envelope: InputEnvelope, position: Origin, status: str) -> MemoryExtracted:
+    return MemoryExtracted(
+        event_id=envelope.event_id,
+        tenant_id=envelope.tenant_id,
+        user_id=envelope.user_id,
+        session_id=envelope.session_id,
+        origin=position,
+        stated_at_ms=stated_at_ms(envelope),
+        received_at_ms=envelope.received_at_ms,
+        status=status,
+        timezone_offset=envelope.timezone_offset,
+    )

@@ -1,0 +1,94 @@
+"""What a stage is: one input message in, the messages it leads to out, and nothing else.
+
+Owned by the stages (``extract``, ``admit``, ``embed``, ``remember``, ``working``); run by ``streams.delivery``. A stage never
+retries, never talks to Kafka and never ends the process: it returns or raises an error by consequence.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from schemas.candidates import StageEvent
+from schemas.codec import Codec
+from schemas.errors import Rejected
+from schemas.ids import routing_key
+from schemas.inputs import Origin
+from schemas.settings import Settings
+from schemas.topics import Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A record to send: its topic, key and bytes."""
+
+    topic: Topic
+    key: bytes
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """What one input led to. ``status`` is a short word for counting; the input is acknowledged after every output is."""
+
+    outputs: tuple[Output, ...] = ()
+    status: str = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What becomes of an input that can never succeed.
+
+    ``result`` has the empty record that keeps waiting finite; ``dead`` says whether the input goes to the dead letters; the
+    ids are empty when they could not be read.
+    """
+
+    result: StageResult
+    dead: bool = True
+    tenant_id: str = ""
+    user_id: str = ""
+    event_id: str = ""
+
+
+class Stage(Protocol):
+    """One step of the write path."""
+
+    @property
+    def name(self) -> str:
+        """Return the role's name, such as ``extract``."""
+        ...
+
+    @property
+    def source(self) -> Topic:
+        """Return the topic it reads."""
+        ...
+
+    async def handle(self, message: bytes, position: Origin) -> StageResult:
+        """Work on one message of ``source`` at ``position``.
+
+        Raises ``Rejected`` (never succeeds), ``Retryable`` (a dependency is away) or ``Broken`` (going on loses data).
+        """
+        ...
+
+    def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
+        """Return what follows from ``error``; never raises."""
+        ...
+
+
+def stage_output(topic: Topic, codec: Codec, settings: Settings, event: StageEvent) -> Output:
+    """Return ``event`` as an output keyed by its user; raises ``Rejected`` (``too_large``) above the limit of stage topics."""
+    value = codec.encode(event)
+    check_size(value, settings.stage_limit_bytes, f"the output for {topic.name}")
+    return Output(topic, routing_key(event.tenant_id, event.user_id), value)
+
+
+def check_size(value: bytes, limit_bytes: int, what: str) -> None:
+    """Raise ``Rejected`` (``too_large``) when ``value`` is longer than ``limit_bytes``."""
+    if len(value) > limit_bytes:
+        raise Rejected(f"{what} has {len(value)} bytes, the limit is {limit_bytes}", code="too_large")
+
+
+def without_body(event: StageEvent, target: type[StageEvent], status: str) -> StageEvent:
+    """Return the empty record of ``target`` for an event that was refused: same scope, times and origin, no body."""
+    plain = {field: getattr(event, field) for field in StageEvent.__struct_fields__}
+    return msgspec.convert(plain | {"status": status, "body": None}, target, from_attributes=True)
