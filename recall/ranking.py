@@ -5,8 +5,8 @@ Called by ``recall.recall``. Pure; every form of the score is a row of ``FORMS``
 
 from collections.abc import Callable, Iterable, Mapping
 
+from recall.live import LiveMemory
 from recall.requests import Part, Score
-from schemas.memories import Memory
 
 HOP_FACTOR = 0.5
 Form = Callable[[float, float, float], float]
@@ -43,7 +43,7 @@ def joined(parts: Iterable[tuple[str, Part]]) -> dict[str, tuple[Part, ...]]:
     }
 
 
-def score(memory: Memory, parts: tuple[Part, ...], form: str = DEFAULT_FORM) -> Score:
+def score(memory: LiveMemory, parts: tuple[Part, ...], form: str = DEFAULT_FORM) -> Score:
     """Return the score of a memory: its similarity is that of the arm that found it best. Raises ``KeyError`` for a form
     that is not in ``FORMS``.
     """
@@ -54,8 +54,8 @@ def score(memory: Memory, parts: tuple[Part, ...], form: str = DEFAULT_FORM) -> 
 
 
 def ranked(
-    memories: Iterable[Memory], parts: Mapping[str, tuple[Part, ...]], form: str = DEFAULT_FORM
-) -> list[tuple[Memory, Score]]:
+    memories: Iterable[LiveMemory], parts: Mapping[str, tuple[Part, ...]], form: str = DEFAULT_FORM
+) -> list[tuple[LiveMemory, Score]]:
     """Return memories with scores, best first; equal scores by newest statement, then id, so that the order is stable."""
     scored = [(memory, score(memory, parts[memory.memory_id], form)) for memory in memories]
     return sorted(scored, key=lambda pair: (-pair[1].value, -pair[0].stated_at_ms, pair[0].memory_id))

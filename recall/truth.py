@@ -3,13 +3,13 @@
 Called by ``recall.recall`` for every candidate. Stores may lag; this decides. Pure: "now" comes in.
 """
 
+from recall.live import LiveMemory
 from recall.requests import RecallRequest
-from schemas.memories import Memory
 
 HOUR_MS = 3_600_000
 
 
-def reason_to_drop(memory: Memory | None, request: RecallRequest, now_ms: int) -> str:
+def reason_to_drop(memory: LiveMemory | None, request: RecallRequest, now_ms: int) -> str:
     """Return why the memory must not be shown, as one word for counting, or an empty text when it may.
 
     ``None`` (the row is unknown to this user) gives ``unknown``: a foreign id and one that never was look the same.
@@ -19,7 +19,7 @@ def reason_to_drop(memory: Memory | None, request: RecallRequest, now_ms: int) -
     return _by_state(memory, request, now_ms) or _by_filter(memory, request, now_ms)
 
 
-def _by_state(memory: Memory, request: RecallRequest, now_ms: int) -> str:
+def _by_state(memory: LiveMemory, request: RecallRequest, now_ms: int) -> str:
     shown = {"active"}
     if request.include_tentative:
         shown.add("tentative")
@@ -34,7 +34,7 @@ def _by_state(memory: Memory, request: RecallRequest, now_ms: int) -> str:
     return ""
 
 
-def _by_filter(memory: Memory, request: RecallRequest, now_ms: int) -> str:
+def _by_filter(memory: LiveMemory, request: RecallRequest, now_ms: int) -> str:
     if request.categories and memory.category not in request.categories:
         return "category"
     if request.tags and not set(request.tags) & set(memory.tags):

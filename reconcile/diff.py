@@ -9,28 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from projectors.entries import Entry, Key
 from schemas.errors import Broken
 
-Key = tuple[str | int, ...]
 Side = Literal["truth", "store"]
 Kind = Literal["missing", "stale", "orphan"]
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What one side says about one key.
-
-    ``content`` is whether the entry shows content; without it the entry is a versioned tombstone. ``digest`` is what the
-    store adds to version and hash: revision and vector digest, or the digest of the edges; empty for a tombstone.
-    """
-
-    key: Key
-    tenant_id: str
-    user_id: str
-    version: int
-    content_hash: str
-    digest: str
-    content: bool
 
 
 @dataclass(frozen=True, slots=True)

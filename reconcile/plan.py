@@ -7,11 +7,12 @@ shows exactly what was observed here. Pure.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reconcile.diff import Difference, Key
+from projectors.entries import Entry, Store
+from projectors.guard import NOTHING_OBSERVED
+from reconcile.diff import Difference
 from schemas.errors import Rejected
 from schemas.memories import Repair
 
-NOTHING = -1
 EVENT_TYPE = "repair"
 
 
@@ -22,7 +23,8 @@ class RepairRow:
     ``known`` is whether Postgres has the aggregate; without it a tombstone snapshot is published in its place.
     """
 
-    key: Key
+    aggregate_id: str
+    target: str
     tenant_id: str
     user_id: str
     version: int
@@ -31,7 +33,7 @@ class RepairRow:
     dedupe_key: str
 
 
-def rows_of(store: str, generation: int, differences: Sequence[Difference]) -> tuple[RepairRow, ...]:
+def rows_of(store: Store, generation: int, differences: Sequence[Difference]) -> tuple[RepairRow, ...]:
     """Return one row per difference, in key order, so that row locks are always taken in the same order."""
     return tuple(_row(store, generation, found) for found in sorted(differences, key=lambda found: found.key))
 
@@ -50,24 +52,32 @@ def check_share(differences: int, checked: int, limit_share: float) -> None:
         )
 
 
-def _row(store: str, generation: int, found: Difference) -> RepairRow:
-    shown = found.observed
+def _row(store: Store, generation: int, found: Difference) -> RepairRow:
+    shown = found.observed.fingerprint if found.observed else None
     truth = found.expected or found.observed
     if truth is None:
         raise ValueError("a difference has at least one side")
+    version = truth.fingerprint.version
     header = Repair(
         store=store,
         generation=generation,
-        observed_version=shown.version if shown else NOTHING,
+        observed_version=shown.version if shown else NOTHING_OBSERVED,
         observed_hash=shown.content_hash if shown else "",
         observed_digest=shown.digest if shown else "",
     )
+    aggregate_id = aggregate_of(store, truth)
     return RepairRow(
-        key=found.key,
+        aggregate_id=aggregate_id,
+        target="working" if store == "influx" else "memory",
         tenant_id=truth.tenant_id,
         user_id=truth.user_id,
-        version=truth.version,
+        version=version,
         known=found.expected is not None,
         header=header,
-        dedupe_key=f"{store}:{':'.join(str(part) for part in found.key)}:{truth.version}:{EVENT_TYPE}:repair",
+        dedupe_key=f"{store}:{aggregate_id}:{version}:{EVENT_TYPE}:repair",
     )
+
+
+def aggregate_of(store: Store, entry: Entry) -> str:
+    """Return the outbox's name of what ``entry`` is about: a memory's id, or the id of a session's event."""
+    return entry.fingerprint.digest if store == "influx" else str(entry.key[0])

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcile.diff import Difference, Entry, KeyOrderMerge, Side, difference, unchanged
+from projectors.entries import Entry, Fingerprint
+from reconcile.diff import Difference, KeyOrderMerge, Side, difference, unchanged
 from reconcile.plan import check_share, rows_of
 from schemas.errors import Broken, Rejected
 
@@ -14,7 +15,7 @@ from schemas.errors import Broken, Rejected
 def entry(
     key: str, *, version: int = 1, hash_: str = "h", digest: str = "d", content: bool = True, user: str = "u"
 ) -> Entry:
-    return Entry((key,), "t", user, version, hash_, digest, content)
+    return Entry((key,), "t", user, Fingerprint(version, hash_, "r", digest), content)
 
 
 def merged(truth: list[Entry], store: list[Entry], seed: int = 0) -> tuple[int, list[Difference]]:
@@ -42,7 +43,10 @@ ENTRIES = st.dictionaries(
 @given(ENTRIES, ENTRIES, st.integers(0, 1000))
 def test_merge_equals_the_look_by_key(truth: dict[int, tuple], store: dict[int, tuple], seed: int) -> None:  # type: ignore[type-arg]
     def entries(of: dict[int, tuple]) -> list[Entry]:  # type: ignore[type-arg]
-        return [Entry((key,), "t", of[key][4], *of[key][:4]) for key in sorted(of)]
+        return [
+            Entry((key,), "t", user, Fingerprint(version, hash_, "r", digest), content)
+            for key, (version, hash_, digest, content, user) in sorted(of.items())
+        ]
 
     left, right = entries(truth), entries(store)
     checked, found = merged(left, right, seed)

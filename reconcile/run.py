@@ -1,0 +1,173 @@
+"""One run of the reconciler: compare each store with Postgres, and repair what stays different.
+
+Called by ``engram reconcile``, by rebuild (``compare``) and by tests. A shell: the laws are in ``diff`` and ``plan``.
+"""
+
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from projectors.door import Door
+from projectors.entries import Entry, Generation, Key, Store
+from reconcile.audit import Comparison, compare_entries
+from reconcile.diff import Difference
+from reconcile.fence import LogFence
+from reconcile.plan import check_share
+from reconcile.postgres import ROLE, truth_of
+from reconcile.repair import enqueue
+from reconcile.report import EXAMPLES, Report, StoreReport, example_of
+from schemas.settings import Settings
+from streams.crash import crash_points
+from streams.postgres import Connection, connect
+
+WAIT_SECONDS = 60.0
+Progress = Callable[[Store, str, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a run goes: ``deep`` reads vectors back, ``yes`` allows any number of repairs, ``tenant_id`` keeps one tenant's
+    differences, ``wait_seconds`` bounds each wait between the two looks.
+    """
+
+    repair: bool = False
+    deep: bool = False
+    yes: bool = False
+    tenant_id: str = ""
+    wait_seconds: float = WAIT_SECONDS
+
+
+def silent(_store: Store, _what: str, _count: int) -> None:
+    """Show no progress."""
+
+
+class StoreEntries:
+    """A store's generation as one side of the comparison; Neo4j's edges are always read, vectors only in deep mode."""
+
+    def __init__(self, door: Door[Any], generation: Generation, *, page_rows: int, deep: bool) -> None:
+        self._door = door
+        self._generation = generation
+        self._page_rows = page_rows
+        self._deep = deep or generation.store == "neo4j"
+
+    async def pages(self) -> AsyncIterator[Sequence[Entry]]:
+        """Yield every entry of the generation in key order."""
+        page: list[Entry] = []
+        async for entry in self._door.fingerprints(self._generation, deep=self._deep, page=self._page_rows):
+            page.append(entry)
+            if len(page) == self._page_rows:
+                yield page
+                page = []
+        if page:
+            yield page
+
+    async def of_keys(self, keys: Sequence[Key]) -> Mapping[Key, Entry]:
+        """Return the entries of these keys as they are now."""
+        return await self._door.fingerprints_of(self._generation, keys, deep=self._deep)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What every step of a run needs; ``connection`` is that of ``engram_reconcile``, in autocommit mode."""
+
+    settings: Settings
+    connection: Connection
+    options: Options
+    progress: Progress = silent
+
+    async def compared(self, door: Door[Any], generation: Generation) -> Comparison:
+        """Take both looks at one generation."""
+        rows = self.settings.reconcile_page_rows
+        return await compare_entries(
+            truth_of(self.connection, generation, rows),
+            StoreEntries(door, generation, page_rows=rows, deep=self.options.deep),
+            LogFence(self.settings, self.connection, generation, wait_seconds=self.options.wait_seconds),
+            lambda checked: self.progress(generation.store, "checked", checked),
+        )
+
+    async def report(self, door: Door[Any], generation: Generation) -> StoreReport:
+        """Compare one generation and, where the options say so, ask for repairs."""
+        started = time.monotonic()
+        comparison = await self.compared(door, generation)
+        differences = tuple(found for found in comparison.differences if _concerns(found, self.options.tenant_id))
+        enqueued = await self._repaired(generation, comparison.checked, differences) if self.options.repair else 0
+        return _report(generation, comparison, differences, enqueued, time.monotonic() - started)
+
+    async def _repaired(self, generation: Generation, checked: int, differences: Sequence[Difference]) -> int:
+        if not self.options.yes:
+            check_share(len(differences), checked, self.settings.reconcile_repair_share)
+        return await enqueue(
+            self.settings,
+            self.connection,
+            generation,
+            differences,
+            crash=crash_points(self.settings),
+            progress=lambda rows: self.progress(generation.store, "repairs", rows),
+        )
+
+
+async def reconcile(
+    settings: Settings,
+    doors: Mapping[Store, Door[Any]],
+    options: Options = Options(),
+    *,
+    generation: int | None = None,
+    progress: Progress = silent,
+) -> Report:
+    """Compare the live generation (or number ``generation``) of each store with Postgres; with ``options.repair`` ask for
+    repairs.
+
+    Raises ``Rejected`` (``too_many_repairs``, ``no_generation``), ``Retryable`` (a server or projector is away).
+    """
+    reports = []
+    async with _truth(settings) as connection:
+        run = Run(settings, connection, options, progress)
+        for store, door in doors.items():
+            found = await _generation(connection, store, generation)
+            reports.append(await run.report(door, found))
+    return Report(deep=options.deep, stores=tuple(reports))
+
+
+async def compare(
+    settings: Settings, door: Door[Any], generation: Generation, options: Options = Options()
+) -> StoreReport:
+    """Compare one generation with Postgres, whatever its state; nothing is repaired unless the options say so."""
+    async with _truth(settings) as connection:
+        return await Run(settings, connection, options).report(door, generation)
+
+
+@asynccontextmanager
+async def _truth(settings: Settings) -> AsyncIterator[Connection]:
+    connection = await connect(settings, ROLE, autocommit=True)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+def _concerns(found: Difference, tenant_id: str) -> bool:
+    return not tenant_id or tenant_id in {entry.tenant_id for entry in (found.expected, found.observed) if entry}
+
+
+def _report(
+    generation: Generation,
+    comparison: Comparison,
+    differences: tuple[Difference, ...],
+    enqueued: int,
+    seconds: float,
+) -> StoreReport:
+    kinds = [found.kind for found in differences]
+    return StoreReport(
+        store=generation.store,
+        generation=generation.number,
+        checked=comparison.checked,
+        missing=kinds.count("missing"),
+        stale=kinds.count("stale"),
+        orphan=kinds.count("orphan"),
+        suspects=comparison.suspects,
+        repair_enqueued=enqueued,
+        seconds=round(seconds, 3),
+        examples=tuple(example_of(found) for found in differences[:EXAMPLES]),
+    )
