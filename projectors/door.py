@@ -27,10 +27,14 @@ class Door(Protocol[Item_contra]):
         """Create and load what the generation needs; safe to repeat."""
         ...
 
+    async def guard_read(self, generation: Generation, keys: Sequence[Key]) -> dict[Key, Entry]:
+        """Return version and hash stored for ``keys``, strongly consistent; in Neo4j without the digest of the edges."""
+        ...
+
     async def fingerprints_of(
         self, generation: Generation, keys: Sequence[Key], *, deep: bool = False
     ) -> dict[Key, Entry]:
-        """Return what is stored for ``keys``, strongly consistent; ``deep`` reads vectors or edges back and digests them."""
+        """Return for ``keys`` what ``fingerprints`` would yield for them."""
         ...
 
     async def write(self, generation: Generation, items: Sequence[Item_contra], *, forced: bool = False) -> None:
@@ -42,7 +46,7 @@ class Door(Protocol[Item_contra]):
         ...
 
     def fingerprints(self, generation: Generation, *, deep: bool = False, page: int = 16_000) -> AsyncIterator[Entry]:
-        """Yield every entry in rising key order, holding one page at a time."""
+        """Yield every entry in rising key order, one page in memory; ``deep`` reads vectors back and digests them anew."""
         ...
 
     async def count(self, generation: Generation) -> int:

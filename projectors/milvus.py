@@ -24,7 +24,6 @@ from schemas.settings import Settings
 
 R = TypeVar("R")
 ID_BYTES = 128
-HASH_BYTES = 128
 NOT_FOUND, NOT_LOADED = 100, 101
 PAGE_LIMIT = 16_000
 READ_BACK = 500
@@ -75,6 +74,10 @@ class MilvusDoor:
                 timeout=self._timeout_seconds,
             )
         client.load_collection(name, timeout=max(60.0, self._timeout_seconds))
+
+    async def guard_read(self, generation: Generation, keys: Sequence[Key]) -> dict[Key, Entry]:
+        """Return what the guard compares with."""
+        return await self.fingerprints_of(generation, keys)
 
     async def fingerprints_of(
         self, generation: Generation, keys: Sequence[Key], *, deep: bool = False
@@ -233,13 +236,13 @@ def _schema(client: MilvusClient, dimension: int) -> Any:
     schema.add_field("user_id", DataType.VARCHAR, max_length=ID_BYTES, is_partition_key=True)
     schema.add_field("category", DataType.VARCHAR, max_length=NAME_BYTES)
     schema.add_field("tags", DataType.ARRAY, element_type=DataType.VARCHAR, max_capacity=TAGS, max_length=NAME_BYTES)
-    schema.add_field("status", DataType.VARCHAR, max_length=32)
+    schema.add_field("status", DataType.VARCHAR, max_length=NAME_BYTES)
     schema.add_field("importance", DataType.DOUBLE)
     schema.add_field("confidence", DataType.DOUBLE)
     schema.add_field("event_time", DataType.INT64)
     schema.add_field("version", DataType.INT64)
-    schema.add_field("content_hash", DataType.VARCHAR, max_length=HASH_BYTES)
-    schema.add_field("digest", DataType.VARCHAR, max_length=HASH_BYTES)
+    schema.add_field("content_hash", DataType.VARCHAR, max_length=NAME_BYTES)
+    schema.add_field("digest", DataType.VARCHAR, max_length=NAME_BYTES)
     schema.add_field("tombstone", DataType.BOOL)
     schema.add_field("vector", DataType.FLOAT_VECTOR, dim=dimension)
     return schema

@@ -27,7 +27,7 @@ ORPHANED = "orphaned"
 NAME_BYTES = 256
 TAGS = 64
 MEASUREMENT = "working_memory"
-MEMORY_TARGET = "memory"
+MEMORY_TARGET, ENTITY_TARGET = "memory", "entity"
 _NOT_A_WORD = re.compile(r"\W+")
 _EMPTY = WorkingPayload(masked_input="")
 
@@ -99,6 +99,7 @@ def milvus_fingerprint(version: int, content_hash: str, status: str, revision: s
 def milvus_row(update: MemoryUpdated, revision: str, dimension: int) -> MilvusRow:
     """Return the row of ``update`` in a collection of ``revision``; raises ``Rejected`` for what the collection cannot hold."""
     _check_scope(update.memory_id, update.tenant_id, update.user_id)
+    _name("content_hash", update.content_hash)
     memory = update.memory
     values = next((vector.values for vector in update.vectors if vector.revision == revision), b"")
     digest = vector_digest(values) if values and memory is not None else ""
@@ -152,6 +153,10 @@ def neo4j_node(update: MemoryUpdated) -> GraphNode:
         )
     for edge in memory.edges:
         edge_type(edge.kind)
+        if edge.target_kind not in (MEMORY_TARGET, ENTITY_TARGET):
+            raise Rejected("an edge leads to a memory or an entity", code="bad_edge")
+    for relation in memory.relations:
+        edge_type(relation.predicate)
     return GraphNode(
         update.memory_id,
         update.tenant_id,
@@ -183,9 +188,14 @@ def edge_type(name: str) -> str:
 
 
 def entity_of(target_id: str) -> tuple[str, str]:
-    """Split the target ``type:id`` of an edge to an entity; a text without a colon is an id without a type."""
-    entity_type, colon, entity_id = target_id.partition(":")
-    return (entity_type, entity_id) if colon else ("", target_id)
+    """Split the target ``type:id`` of an edge to an entity; a text without a type is all id."""
+    entity_type, _, entity_id = target_id.partition(":")
+    return (entity_type, entity_id) if entity_type and entity_id else ("", target_id)
+
+
+def entity_target(entity_type: str, entity_id: str) -> str:
+    """Return the target text of an entity: the inverse of ``entity_of``."""
+    return f"{entity_type}:{entity_id}" if entity_type else entity_id
 
 
 def edges_digest(edges: Sequence[Edge], relations: Sequence[Relation]) -> str:

@@ -30,9 +30,10 @@ ACROSS_USERS: dict[str, str] = {
     "fingerprints_page": "reconcile compares versions and hashes of every user",
     "edges_of": "reconcile and repair digest the edges of a page",
     "relations_between": "reconcile digests the relations of a page",
-    "relations_of": "a repair digests the relations of the users in its batch",
+    "relations_of": "a second look digests the relations of a few memories",
     "count": "counts a generation",
-    "drop": "removes a whole generation",
+    "drop_memories": "removes a whole generation",
+    "drop_entities": "removes a whole generation",
     "ping": "reads nothing",
 }
 

@@ -4,4 +4,4 @@ MATCH (m:Memory {generation: $generation, tenant_id: edge.tenant_id, memory_id: 
 MERGE (target:Memory {generation: $generation, tenant_id: edge.tenant_id, memory_id: edge.target_id})
 ON CREATE SET target.version = 0, target.user_id = edge.user_id
 CREATE (m)-[r:$(edge.type)]->(target)
-SET r = edge.properties, r.generation = $generation
+SET r = edge.properties

@@ -9,4 +9,4 @@ MATCH (object:Entity {
   type: relation.object_type, id: relation.object_id
 })
 CREATE (subject)-[r:$(relation.type)]->(object)
-SET r = relation.properties, r.generation = $generation
+SET r = relation.properties

@@ -3,7 +3,6 @@ UNWIND $rows AS row
 MERGE (m:Memory {generation: $generation, tenant_id: row.tenant_id, memory_id: row.memory_id})
 ON CREATE SET m.version = 0, m.user_id = row.user_id
 WITH m, row, m.version AS before, coalesce(m.relations, 0) AS relations
-WHERE $forced OR (m.user_id = row.user_id AND before < row.version)
+WHERE $forced OR before = 0 OR (m.user_id = row.user_id AND before < row.version)
 SET m = row.properties
-SET m.generation = $generation
 RETURN row.position AS position, before, relations

@@ -1,0 +1,5 @@
+MATCH (m:Memory {generation: $generation})
+WHERE m.memory_id IS NOT NULL
+WITH m LIMIT $batch
+DETACH DELETE m
+RETURN count(*) AS removed

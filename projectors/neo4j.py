@@ -1,0 +1,263 @@
+"""The one door to Neo4j: memories, entities and their edges, all generations in one database.
+
+Called by the projector, rebuild and reconcile (through the port in ``door``) and by recall (``expand``,
+``entity_memories``). The only file that imports the driver; statements come from ``statements`` alone.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, ClassVar, TypeVar
+
+import neo4j
+from neo4j.exceptions import AuthError, ClientError, DriverError, Neo4jError, TransientError
+
+from projectors.entries import Entry, Generation, Key, Store
+from projectors.graph_walk import EntityMemory, Neighbour, Walk
+from projectors.graph_write import (
+    Row,
+    entity_edges,
+    entries_of,
+    memory_edges,
+    node_entry,
+    node_row,
+    relation_rows,
+)
+from projectors.names import graph_mark
+from projectors.projection import GraphNode
+from projectors.statements import across_users, scoped
+from schemas.errors import Broken, EngramError, Misconfigured, Rejected, Retryable
+from schemas.ids import check_id
+from schemas.settings import Settings
+
+R = TypeVar("R")
+DROP_ROWS = 5_000
+HUB_DEGREE = 200
+FRONTIER = 200
+_REFUSED = ("Neo.ClientError.Statement.TypeError", "Neo.ClientError.Statement.ArgumentError", "TokenNameError")
+
+
+class Neo4jDoor:
+    """A door to the server in ``settings``; connects at the first call."""
+
+    store: ClassVar[Store] = "neo4j"
+    guarded: ClassVar[bool] = True
+
+    def __init__(self, settings: Settings) -> None:
+        self._prefix = settings.topic_prefix
+        self._timeout_seconds = settings.store_timeout_seconds
+        self._max_hops = settings.max_hops
+        self._driver = neo4j.AsyncGraphDatabase.driver(
+            settings.neo4j_uri,
+            auth=(settings.neo4j_user, settings.neo4j_password.get_secret_value()),
+            connection_timeout=3.0,
+            connection_acquisition_timeout=settings.store_timeout_seconds,
+            max_transaction_retry_time=settings.store_timeout_seconds / 2,
+            notifications_min_severity="OFF",
+        )
+
+    async def healthy(self) -> None:
+        """Return when the server answers; raises ``Retryable`` when it does not."""
+        await self._read("answering", across_users("ping"))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._driver.close()
+
+    async def prepare(self, generation: Generation) -> None:
+        """Create the constraints and the index of every generation; safe to repeat."""
+        for name in ("constraint_memory", "constraint_entity", "index_memory_order"):
+            await self._write("preparing the schema", _one(across_users(name)))
+
+    async def guard_read(self, generation: Generation, keys: Sequence[Key]) -> dict[Key, Entry]:
+        """Return version and hash of the nodes of ``keys`` ((memory_id,) each); placeholders are not there."""
+        rows = await self._nodes(generation, [str(key[0]) for key in keys])
+        return {(row["memory_id"],): node_entry(row, "") for row in rows if row["version"] > 0}
+
+    async def fingerprints_of(
+        self, generation: Generation, keys: Sequence[Key], *, deep: bool = False
+    ) -> dict[Key, Entry]:
+        """Return the entries of ``keys`` with the digest of the edges and relations that are really there."""
+        ids, mark = [str(key[0]) for key in keys], graph_mark(self._prefix, generation)
+        nodes = await self._nodes(generation, ids)
+        edges = await self._read("reading edges", across_users("edges_of"), generation=mark, ids=ids)
+        relations = await self._read("reading relations", across_users("relations_of"), generation=mark, ids=ids)
+        return {entry.key: entry for entry in entries_of(nodes, edges, relations)}
+
+    async def write(self, generation: Generation, items: Sequence[GraphNode], *, forced: bool = False) -> None:
+        """Write nodes and replace their edges as a set, in one transaction; without ``forced`` no version goes down."""
+        if not items:
+            return
+        mark = graph_mark(self._prefix, generation)
+
+        async def write(transaction: neo4j.AsyncManagedTransaction) -> None:
+            await _write_nodes(transaction, mark, items, forced)
+
+        await self._write("writing nodes", write)
+
+    async def flush(self, generation: Generation) -> None:
+        """Do nothing: a committed transaction is as fast to read as it will ever be."""
+
+    async def fingerprints(
+        self, generation: Generation, *, deep: bool = False, page: int = 16_000
+    ) -> AsyncIterator[Entry]:
+        """Yield every entry by rising memory id, one page in memory; the edges are always digested, ``deep`` or not."""
+        mark, after = graph_mark(self._prefix, generation), ""
+        more = True
+        while more:
+            nodes = await self._read(
+                "reading a page", across_users("fingerprints_page"), generation=mark, after=after, page=page
+            )
+            more = len(nodes) == page
+            until = nodes[-1]["memory_id"] if more else None
+            ids = [row["memory_id"] for row in nodes]
+            edges = await self._read("reading edges", across_users("edges_of"), generation=mark, ids=ids)
+            relations = await self._read(
+                "reading relations", across_users("relations_between"), generation=mark, after=after, until=until
+            )
+            for entry in entries_of(nodes, edges, relations):
+                yield entry
+            after = until or after
+
+    async def count(self, generation: Generation) -> int:
+        """Return the number of memories, tombstones included, placeholders not."""
+        rows = await self._read("counting", across_users("count"), generation=graph_mark(self._prefix, generation))
+        return int(rows[0]["entries"])
+
+    async def drop(self, generation: Generation) -> None:
+        """Remove every node and edge of ``generation``, 5,000 nodes a transaction."""
+        mark = graph_mark(self._prefix, generation)
+        for name in ("drop_memories", "drop_entities"):
+            removed = 1
+            while removed:
+                batch = _one(across_users(name), generation=mark, batch=DROP_ROWS)
+                removed = int((await self._write("dropping", batch))[0]["removed"])
+
+    async def expand(
+        self,
+        generation: Generation,
+        tenant_id: str,
+        user_id: str,
+        memory_ids: Sequence[str],
+        *,
+        max_hops: int,
+        limit: int,
+    ) -> list[Neighbour]:
+        """Return the memories of one user within ``max_hops`` edges of ``memory_ids``, nearest and strongest first.
+
+        A memory and a memory of the same entity are two hops apart. Seeds are not returned, nor tombstones or placeholders.
+        An entity with more than 200 edges is not walked through. Raises ``Rejected`` when ``max_hops`` is above the setting.
+        """
+        if not 0 <= max_hops <= max(self._max_hops, 1):
+            raise Rejected(f"a walk may have at most {self._max_hops} hops", code="bad_limit")
+        scope = self._scope(generation, tenant_id, user_id)
+        seeds = await self._read("finding seeds", scoped("seeds"), **scope, memory_ids=list(memory_ids))
+        walk = Walk(seeds)
+        for _ in range(max_hops):
+            if not walk.frontier:
+                break
+            walk.advance(
+                await self._read(
+                    "walking",
+                    scoped("neighbours"),
+                    **scope,
+                    frontier=walk.frontier[:FRONTIER],
+                    hub_degree=HUB_DEGREE,
+                    limit=max(FRONTIER, limit),
+                )
+            )
+        return sorted(walk.neighbours, key=lambda found: (found.hops, -found.weight, found.memory_id))[:limit]
+
+    async def entity_memories(
+        self, generation: Generation, tenant_id: str, user_id: str, entities: Sequence[tuple[str, str]], *, limit: int
+    ) -> list[EntityMemory]:
+        """Return, for each entity (type, id), up to ``limit`` memories of one user that name it, most important first."""
+        rows = await self._read(
+            "finding memories of entities",
+            scoped("entity_memories"),
+            **self._scope(generation, tenant_id, user_id),
+            entities=[{"type": entity_type, "id": entity_id} for entity_type, entity_id in entities],
+            limit=limit,
+        )
+        return [EntityMemory(**row) for row in rows]
+
+    def _scope(self, generation: Generation, tenant_id: str, user_id: str) -> dict[str, str]:
+        return {
+            "generation": graph_mark(self._prefix, generation),
+            "tenant_id": check_id("tenant_id", tenant_id),
+            "user_id": check_id("user_id", user_id),
+        }
+
+    async def _nodes(self, generation: Generation, ids: list[str]) -> list[Row]:
+        mark = graph_mark(self._prefix, generation)
+        return await self._read("reading versions", across_users("fingerprints_of"), generation=mark, ids=ids)
+
+    async def _read(self, doing: str, statement: str, **parameters: Any) -> list[Row]:
+        async def run(session: neo4j.AsyncSession) -> list[Row]:
+            return await session.execute_read(_one(statement, **parameters))
+
+        return await self._run(doing, run)
+
+    async def _write(self, doing: str, work: Callable[[neo4j.AsyncManagedTransaction], Awaitable[R]]) -> R:
+        async def run(session: neo4j.AsyncSession) -> R:
+            return await session.execute_write(work)
+
+        return await self._run(doing, run)
+
+    async def _run(self, doing: str, work: Callable[[neo4j.AsyncSession], Awaitable[R]]) -> R:
+        """Run ``work`` in a session and translate the driver's errors; the only place that knows them."""
+        try:
+            async with self._driver.session() as session:
+                return await work(session)
+        except EngramError:
+            raise
+        except AuthError as error:
+            raise Misconfigured("Neo4j refused user or password") from error
+        except TransientError as error:
+            raise Retryable(f"Neo4j failed while {doing}: {error.code}") from error
+        except ClientError as error:
+            if (error.code or "").endswith(_REFUSED):
+                raise Rejected(f"Neo4j cannot hold this while {doing}: {error.message}", code="bad_node") from error
+            raise Broken(f"Neo4j refused a statement while {doing}: {error.code} {error.message}") from error
+        except (Neo4jError, DriverError, OSError) as error:
+            raise Retryable(f"Neo4j failed while {doing}: {type(error).__name__} {error}") from error
+
+
+def _one(statement: str, **parameters: Any) -> Callable[[neo4j.AsyncManagedTransaction], Awaitable[list[Row]]]:
+    async def work(transaction: neo4j.AsyncManagedTransaction) -> list[Row]:
+        return await _rows(transaction, statement, **parameters)
+
+    return work
+
+
+async def _rows(transaction: neo4j.AsyncManagedTransaction, statement: str, **parameters: Any) -> list[Row]:
+    result = await transaction.run(statement, parameters)
+    return await result.data()
+
+
+async def _write_nodes(
+    transaction: neo4j.AsyncManagedTransaction, mark: str, items: Sequence[GraphNode], forced: bool
+) -> None:
+    rows = [node_row(position, node, mark) for position, node in enumerate(items)]
+
+    async def run(name: str, **parameters: Any) -> list[Row]:
+        return await _rows(transaction, across_users(name), generation=mark, **parameters)
+
+    applied = await run("write_nodes", rows=rows, forced=forced)
+    nodes = [items[row["position"]] for row in applied]
+    replaced = [rows[row["position"]] for row in applied if forced or row["before"] > 0]
+    touched: list[Row] = []
+    if forced:
+        touched += await run("sweep_relations", rows=replaced)
+    elif related := [rows[row["position"]] for row in applied if row["before"] > 0 and row["relations"]]:
+        await run("delete_relations", rows=related)
+    if replaced:
+        touched += await run("delete_edges", rows=replaced)
+    if edges := entity_edges(nodes, mark):
+        await run("create_entity_edges", edges=edges)
+    if edges := memory_edges(nodes, mark):
+        await run("create_memory_edges", edges=edges)
+    if relations := relation_rows(nodes, mark):
+        await run("create_relations", relations=relations)
+    if entities := [row for row in touched if row["label"] == "Entity"]:
+        await run("delete_unused_entities", entities=entities)
+    if memories := [row for row in touched if row["label"] == "Memory"]:
+        await run("delete_unused_placeholders", memories=memories)
