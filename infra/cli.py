@@ -5,13 +5,16 @@ consequence become one sentence and an exit code; nothing below prints a stack t
 """
 
 import importlib
+import os
 import sys
 from typing import Final
 
 import typer
 from rich.console import Console
 
+from infra.state import StateDirectory
 from schemas.errors import EngramError, Misconfigured, Rejected, Retryable
+from schemas.settings import load_settings
 
 EXIT_FAILED: Final = 1
 EXIT_REJECTED: Final = 65
@@ -79,9 +82,20 @@ def exit_code(error: EngramError) -> int:
             return EXIT_BROKEN
 
 
+def use_running_stack() -> None:
+    """Let commands reach the local stack of this state directory when one runs and the environment names no servers."""
+    if "ENGRAM_KAFKA_BOOTSTRAP_SERVERS" in os.environ:
+        return
+    state = StateDirectory(load_settings().state_dir)
+    if state.owner() is not None:
+        for name, value in state.environment().items():
+            os.environ.setdefault(name, value)
+
+
 def main() -> None:
     """Run the command line."""
     try:
+        use_running_stack()
         build(sys.argv[1] if len(sys.argv) > 1 else "")()
     except EngramError as error:
         Console(stderr=True).print(f"engram: {error}", style="red", markup=False, highlight=False)
