@@ -23,11 +23,9 @@ def clamp(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
-def along_edges(seed_similarity: float, weights: Iterable[float]) -> float:
-    """Return the similarity of a memory reached from a seed: each hop costs half, times the edge's weight."""
-    for weight in weights:
-        seed_similarity *= HOP_FACTOR * clamp(weight)
-    return clamp(seed_similarity)
+def along_edges(seed_similarity: float, hops: int, weight: float) -> float:
+    """Return the similarity of a memory reached from a seed: each hop costs half, times the product of the edges' weights."""
+    return clamp(clamp(seed_similarity) * HOP_FACTOR**hops * clamp(weight))
 
 
 def joined(parts: Iterable[tuple[str, Part]]) -> dict[str, tuple[Part, ...]]:

@@ -19,13 +19,15 @@ def reason_to_drop(memory: LiveMemory | None, request: RecallRequest, now_ms: in
     return _by_state(memory, request, now_ms) or _by_filter(memory, request, now_ms)
 
 
+def statuses_of(request: RecallRequest) -> tuple[str, ...]:
+    """Return the statuses that ``request`` may be shown."""
+    tentative = ("tentative",) if request.include_tentative else ()
+    past = ("superseded", "historical") if request.include_superseded else ()
+    return ("active", *tentative, *past)
+
+
 def _by_state(memory: LiveMemory, request: RecallRequest, now_ms: int) -> str:
-    shown = {"active"}
-    if request.include_tentative:
-        shown.add("tentative")
-    if request.include_superseded:
-        shown |= {"superseded", "historical"}
-    if memory.status not in shown:
+    if memory.status not in statuses_of(request):
         return memory.status
     if memory.expires_at_ms is not None and memory.expires_at_ms <= now_ms:
         return "expired"
