@@ -56,4 +56,5 @@ def _line(entry: dict[str, Any], shift: timedelta) -> Line:
 def _body(entry: dict[str, Any]) -> TurnRecorded | StepRecorded | RecordReceived:
     record = {"turn": TurnRecorded, "step": StepRecorded, "record": RecordReceived}[entry["kind"]]
     fields = {name: entry[name] for name in record.__struct_fields__ if name in entry}
-    return msgspec.convert(fields, record)
+    body: TurnRecorded | StepRecorded | RecordReceived = msgspec.convert(fields, record)
+    return body
