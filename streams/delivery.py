@@ -187,7 +187,7 @@ class Delivery:
     def _end(self, error: Exception, position: Origin) -> NoReturn:
         # An unexpected error's text may quote content; its type and place are enough to find it.
         reason = (
-            str(error) if isinstance(error, EngramError) else f"unexpected {type(error).__name__} at {_place(error)}"
+            str(error) if isinstance(error, EngramError) else f"unexpected {type(error).__name__} at {place_of(error)}"
         )
         self._log.error(
             "stopping before the acknowledgement", reason=reason, partition=position.partition, offset=position.offset
@@ -207,7 +207,8 @@ def exit_code(error: BaseException) -> int:
             return EXIT_BROKEN
 
 
-def _place(error: BaseException) -> str:
+def place_of(error: BaseException) -> str:
+    """Return function and line where ``error`` was raised, without what it was working on."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

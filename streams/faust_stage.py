@@ -114,6 +114,11 @@ def group_of(role: str, settings: Settings) -> str:
     return f"{settings.topic_prefix}engram-{role}"
 
 
+def assigned(app: Any) -> tuple[int, ...]:
+    """Return the partitions of the stage's topic that this process owns now."""
+    return tuple(partition.partition for partition in app.consumer.assignment())
+
+
 def _credentials(settings: Settings) -> Any:
     if settings.kafka_security_protocol == "PLAINTEXT":
         return None

@@ -1,0 +1,36 @@
+"""``engram worker ROLE``: one worker process.
+
+An entry: reads the environment, sets up the logs, runs the role and ends with the documented exit code.
+"""
+
+import asyncio
+import importlib
+import sys
+from typing import Annotated
+
+import typer
+
+from infra.logs import set_up_logs
+from infra.worker_process import end_process, here_of, run_role
+from infra.workers import ROLES
+from schemas.errors import Misconfigured
+from schemas.settings import load_settings
+
+
+def worker(
+    role: Annotated[
+        str, typer.Argument(help="extract, admit, embed, remember, working, relay, milvus, neo4j or influx")
+    ],
+) -> None:
+    """Run one worker until it is asked to stop (SIGTERM or Ctrl-C). Logs are JSON lines on standard error."""
+    if role not in ROLES:
+        raise Misconfigured(f"there is no role {role}: use one of {', '.join(ROLES)}")
+    settings = load_settings()
+    set_up_logs(role)
+    # A process loads what its role needs, and nothing else.
+    module = importlib.import_module(f"infra.roles.{role}")
+    code = asyncio.run(run_role(here_of(settings, role), module.run))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Threads of a client that hangs must not keep the process.
+    end_process(code)

@@ -1,0 +1,12 @@
+"""The role ``admit``: gates 1 and 2, and classes."""
+
+from infra.stage_process import open_keys, run_stage
+from infra.worker_process import Here
+from streams.admit import Admit
+from streams.gates.admission import admit_extraction
+
+
+async def run(here: Here) -> None:
+    """Run the stage until asked to stop."""
+    async with open_keys(here) as keys:
+        await run_stage(here, Admit(admit_extraction, here.codec, keys, here.settings))

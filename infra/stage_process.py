@@ -1,0 +1,77 @@
+"""Runs one stage in this process: producer, attempts, Faust, watchdog.
+
+Called by the roles of the write path; knows no stage by name.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from infra.worker_process import Here
+from schemas.errors import Broken
+from streams.attempts import Attempts
+from streams.delivery import Delivery, Surroundings
+from streams.faust_stage import KafkaSender, assigned, faust_app, group_of
+from streams.kafka import ensure_topics, producer, started
+from streams.key_store import KeyStore
+from streams.stage import Stage
+from streams.watchdog import watch
+
+
+def now_ms() -> int:
+    """Return the time in milliseconds since the epoch; handed to everything that needs one."""
+    return time.time_ns() // 1_000_000
+
+
+@asynccontextmanager
+async def open_keys(here: Here) -> AsyncIterator[KeyStore]:
+    """Open the key store and close it in the end; raises ``Retryable`` when it is away."""
+    keys = await KeyStore.open(here.settings)
+    try:
+        yield keys
+    finally:
+        await keys.close()
+
+
+async def run_stage(here: Here, stage: Stage) -> None:
+    """Run one stage in Faust until asked to stop; raises ``Broken`` when Faust or a partition has stopped working."""
+    settings = here.settings
+    await ensure_topics(settings)
+    with Attempts(settings.state_dir / "attempts", stage.name) as attempts:
+        async with started(producer(settings)) as client:
+            sender = KafkaSender(client, settings, here.heartbeat)
+            delivery = Delivery(stage, Surroundings(settings, here.codec, sender, attempts, here.heartbeat, here.crash))
+            app = faust_app(stage, delivery, settings)
+            app.finalize()
+            await app.start()
+            here.ready()
+            watchdog = watch(
+                settings,
+                group_of(stage.name, settings),
+                stage.source.named(settings.topic_prefix),
+                lambda: assigned(app),
+                here.heartbeat,
+                patience_seconds=settings.max_poll_seconds / 2,
+            )
+            await first_of(here.stop.wait(), watchdog, _crash_of(app))
+            await app.stop()
+
+
+async def _crash_of(app: Any) -> None:
+    await app.wait_until_stopped()
+    raise Broken(f"Faust stopped by itself ({type(app.crash_reason).__name__})")
+
+
+async def first_of(*work: Awaitable[object]) -> None:
+    """Return when the first of ``work`` returns, or raise what it raised; the others are cancelled."""
+    tasks = [asyncio.ensure_future(part) for part in work]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,133 @@
+"""The stage ``working``: the state machine of every session, fed by ``chat.turns`` alone.
+
+Reads each input as ``extract`` does, masks it, finds its signal, and writes one transaction (``streams.working_rows``).
+What it cannot read it skips and counts: ``extract`` puts the same record into the dead letters. Run by
+``streams.delivery``. It publishes nothing itself: the relay does.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec.structs import replace
+
+from schemas.codec import Codec
+from schemas.errors import Rejected
+from schemas.inputs import InputBody, Origin, RecordReceived, StepRecorded, TurnRecorded
+from schemas.settings import Settings
+from schemas.topics import CHAT_TURNS, Topic
+from streams.inputs import Keys, OpenedInput, open_input
+from streams.sealed_records import seal_record
+from streams.stage import Refusal, StageResult
+from streams.working_machine import Session, advance
+from streams.working_rows import HistoryRow, Step, WorkingRows
+from streams.working_signals import signal_of
+
+REFUSED_TEXT = "[REFUSED]"
+_POISON = "poison"
+
+
+class Working:
+    """``mask`` takes identifiers out of a text; ``is_refused`` says whether gate 0 refuses one."""
+
+    name = "working"
+    source: Topic = CHAT_TURNS
+
+    def __init__(
+        self,
+        mask: Callable[[str], str],
+        is_refused: Callable[[str], bool],
+        rows: WorkingRows,
+        codec: Codec,
+        keys: Keys,
+        *,
+        settings: Settings,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._mask = mask
+        self._is_refused = is_refused
+        self._rows = rows
+        self._codec = codec
+        self._keys = keys
+        self._settings = settings
+        self._hash_key = settings.hash_key_bytes()
+        self._now_ms = now_ms
+
+    async def handle(self, message: bytes, position: Origin) -> StageResult:
+        """Write what one input does to its session; raises ``Rejected``, ``Retryable``, ``Broken`` or ``Misconfigured``."""
+        opened = await open_input(self._codec, self._keys, self._settings, message, position, now_ms=self._now_ms())
+        if opened.envelope.released_from is not None:
+            # It was heard when it first came; its release concerns long-term memory only.
+            return StageResult(status="released")
+        seen = self._masked(opened.body)
+        signal = signal_of(
+            opened.body, user_text=seen.user_text, answer_text=seen.answer_text or "", refused=seen.refused
+        )
+
+        def step(session: Session) -> Step:
+            after, event, payload = advance(
+                session,
+                opened.envelope,
+                signal,
+                masked_input=seen.text,
+                occurred_at_ms=opened.stated_at_ms,
+                origin=position,
+                hash_key=self._hash_key,
+            )
+            sealed = replace(event, body=seal_record(self._codec, payload, opened.key))
+            return Step(after, sealed, self._codec.encode(sealed))
+
+        return StageResult(status=await self._rows.write(opened.envelope, position, _history(opened, seen), step))
+
+    def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
+        """Skip the record; only what is poison to this stage alone is kept in the dead letters by this stage."""
+        return Refusal(StageResult(status="skipped"), dead=error.code == _POISON)
+
+    def _masked(self, body: InputBody) -> "_Seen":
+        match body:
+            case TurnRecorded():
+                user_text, refused = self._masked_text(body.user_message)
+                answer = None if body.assistant_message is None else self._masked_text(body.assistant_message)[0]
+                return _Seen(user_text, answer, refused, user_text or answer or "")
+            case StepRecorded():
+                parts = {
+                    name: self._masked_text(getattr(body, name)) for name in ("name", "error", "arguments", "detail")
+                }
+                refused = any(part[1] for part in parts.values())
+                said = {"step": body.step, "outcome": body.outcome, **{name: part[0] for name, part in parts.items()}}
+                return _Seen("", None, refused, _json(said), _json(said))
+            case RecordReceived():
+                said = {"source": body.source, "entity_type": body.entity_type, "status": body.status}
+                return _Seen("", None, refused=False, text=_json(said), detail=_json(said))
+            case _:
+                said = {"media_type": body.media_type, "size_bytes": str(body.size_bytes), "sha256": body.sha256}
+                return _Seen("", None, refused=False, text=_json(said), detail=_json(said))
+
+    def _masked_text(self, text: str) -> tuple[str, bool]:
+        if not text:
+            return text, False
+        if self._is_refused(text):
+            return REFUSED_TEXT, True
+        return self._mask(text), False
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """An input as it may be shown: both sides masked, whether gate 0 refused the user's, and one text for the event."""
+
+    user_text: str
+    answer_text: str | None
+    refused: bool
+    text: str
+    detail: str = "{}"
+
+
+def _history(opened: OpenedInput, seen: _Seen) -> HistoryRow:
+    return HistoryRow(
+        user_message=seen.user_text,
+        assistant_message=seen.answer_text,
+        stated_at_ms=opened.stated_at_ms,
+        detail=seen.detail,
+    )
+
+
+def _json(said: dict[str, str]) -> str:
+    return msgspec.json.encode(said).decode()

@@ -1,0 +1,112 @@
+"""What an input means to a session: a telling event type, the fields it carries, and how the answer leaves things.
+
+Small rules in both languages (``working_rules.toml``); the table of transitions is in ``streams.working_machine``. Pure: the
+same input always gives the same signal, so a replay makes the same events. Texts come in masked; nothing here remembers.
+"""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+import re2
+
+from schemas.inputs import AttachmentDescribed, InputBody, RecordReceived, StepRecorded, TurnRecorded
+from streams.text.normalise import has_cjk
+
+FIELD_LIMIT_CHARACTERS = 80
+FIELDS_LIMIT = 12
+_STEP_EVENTS = {
+    ("tool_call", "ok"): "ToolCallSucceeded",
+    ("tool_call", "failed"): "ToolCallFailed",
+    ("tool_call", "empty"): "ToolCallFoundNothing",
+    ("tool_call", ""): "ToolCallStarted",
+    ("state_change", ""): "SessionStateChanged",
+    ("plan", ""): "PlanUpdated",
+    ("observation", ""): "ObservationRecorded",
+    ("task_ended", ""): "TaskEnded",
+    ("page_opened", ""): "PageOpened",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What one input means: its event type, the posture of the answer, the fields found, and a state a step asked for."""
+
+    event_type: str
+    posture: str = "none"
+    fields: dict[str, str] = field(default_factory=dict)
+    asked_state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    name: str
+    english: Any
+    chinese: Any
+
+    def match(self, text: str) -> Any:
+        """Return the match in the text's own language first: mixed sentences are common."""
+        first, second = (self.chinese, self.english) if has_cjk(text) else (self.english, self.chinese)
+        return first.search(text) or second.search(text)
+
+
+@lru_cache(maxsize=1)
+def _rules() -> tuple[tuple[_Rule, ...], tuple[_Rule, ...]]:
+    raw = tomllib.loads(resources.files("streams").joinpath("working_rules.toml").read_text("utf-8"))
+
+    def compiled(entries: list[dict[str, Any]], name: str) -> tuple[_Rule, ...]:
+        return tuple(_Rule(e[name], re2.compile(e["english"]), re2.compile(e["chinese"])) for e in entries)
+
+    return compiled(raw["rule"], "event"), compiled(raw["posture"], "name")
+
+
+def signal_of(body: InputBody, *, user_text: str, answer_text: str, refused: bool) -> Signal:
+    """Return the signal of ``body``; the texts are its masked ones, ``refused`` says that gate 0 refused the user's side."""
+    match body:
+        case TurnRecorded():
+            return _of_turn(user_text, answer_text, refused=refused)
+        case StepRecorded():
+            return _of_step(body, refused=refused)
+        case RecordReceived():
+            fields = {"source": body.source, "entity_type": body.entity_type, "status": body.status}
+            return Signal("BusinessRecordReceived", fields=_bounded(fields))
+        case AttachmentDescribed():
+            return Signal("AttachmentReceived", fields=_bounded({"media_type": body.media_type}))
+
+
+def _of_turn(user_text: str, answer_text: str, *, refused: bool) -> Signal:
+    rules, postures = _rules()
+    posture = next((rule.name for rule in postures if rule.match(answer_text)), "answers" if answer_text else "none")
+    if refused:
+        return Signal("InputRefused", posture)
+    for rule in rules:
+        found = rule.match(user_text)
+        if found is not None:
+            return Signal(rule.name, posture, _bounded(found.groupdict()))
+    return Signal("UserSpoke" if user_text.strip() else "AssistantSpoke", posture)
+
+
+def _of_step(body: StepRecorded, *, refused: bool) -> Signal:
+    if refused:
+        return Signal("InputRefused")
+    event = _STEP_EVENTS.get((body.step, body.outcome)) or _STEP_EVENTS.get((body.step, ""), "StepRecorded")
+    asked = _asked_state(body) if body.step == "state_change" else ""
+    return Signal(event, fields=_bounded({"name": body.name, "error": body.error}), asked_state=asked)
+
+
+def _asked_state(body: StepRecorded) -> str:
+    try:
+        detail = json.loads(body.detail)
+    except ValueError:
+        return body.name
+    state = detail.get("state") if isinstance(detail, dict) else None
+    return state if isinstance(state, str) else body.name
+
+
+def _bounded(fields: Mapping[str, str | None]) -> dict[str, str]:
+    found = {name: value.strip()[:FIELD_LIMIT_CHARACTERS] for name, value in fields.items() if value and value.strip()}
+    return dict(list(found.items())[:FIELDS_LIMIT])
