@@ -1,0 +1,96 @@
+"""What the stage tests share: keys kept in memory, sealed inputs, an extractor of one rule.
+
+The keys stand for the key store's contract (``key`` raises ``erased``); the store itself is tested on Postgres.
+"""
+
+import secrets
+from dataclasses import dataclass, field
+
+from schemas.candidates import Candidate, Extraction
+from schemas.codec import Codec
+from schemas.errors import Rejected
+from schemas.inputs import InputBody, InputEnvelope, Origin, TurnRecorded
+from schemas.routing import partition_of
+from schemas.sealing import DataKey
+from schemas.settings import Settings
+from streams.inputs import OpenedInput
+from streams.producer import kind_of
+from streams.sealed_records import seal_record
+
+NOW_MS = 1_790_000_000_000
+TENANT, USER = "acme", "xiaoming"
+CODEC = Codec()
+
+
+def pure_settings(**changes: object) -> Settings:
+    return Settings().model_copy(update={"partitions": 4, **changes})
+
+
+@dataclass
+class MemoryKeys:
+    """Data keys by id; ``destroyed`` ones are refused as the key store refuses them."""
+
+    made: dict[str, DataKey] = field(default_factory=dict)
+    destroyed: set[str] = field(default_factory=set)
+
+    async def mint(self, tenant_id: str, user_id: str, count: int) -> tuple[DataKey, ...]:
+        keys = tuple(DataKey(f"key-{len(self.made) + n}", secrets.token_bytes(32)) for n in range(count))
+        self.made.update({key.key_id: key for key in keys})
+        return keys
+
+    async def key(self, tenant_id: str, user_id: str, key_id: str) -> DataKey:
+        if key_id in self.destroyed:
+            raise Rejected("the key of this record was destroyed", code="erased")
+        if key_id not in self.made:
+            raise Rejected("the key is unknown to the key store", code="unknown_key")
+        return self.made[key_id]
+
+
+def position_of(tenant: str = TENANT, user: str = USER, offset: int = 7) -> Origin:
+    return Origin(partition_of(tenant, user, 4), offset)
+
+
+async def sealed_envelope(keys: MemoryKeys, body: InputBody, **changes: object) -> InputEnvelope:
+    fields: dict[str, object] = {
+        "event_id": "event-1",
+        "kind": kind_of(body),
+        "tenant_id": TENANT,
+        "user_id": USER,
+        "session_id": "session-1",
+        "received_at_ms": NOW_MS,
+        "timezone_offset": "+08:00",
+        **changes,
+    }
+    key = (await keys.mint(TENANT, USER, 1))[0]
+    fields.setdefault("body", seal_record(CODEC, body, key))
+    return InputEnvelope(**fields)  # type: ignore[arg-type]
+
+
+async def message(keys: MemoryKeys, body: InputBody, **changes: object) -> bytes:
+    return CODEC.encode(await sealed_envelope(keys, body, **changes))
+
+
+def turn(user_message: str, assistant_message: str | None = None) -> TurnRecorded:
+    return TurnRecorded(user_message=user_message, assistant_message=assistant_message)
+
+
+def understand(opened: OpenedInput) -> Extraction:
+    """Find one fact in a turn that has a user message: the message itself."""
+    body = opened.body
+    if not isinstance(body, TurnRecorded) or not body.user_message:
+        return Extraction(status="nothing", extractor="whole", extractor_revision="whole-1")
+    candidate = Candidate(
+        ordinal=0,
+        type="fact",
+        subject="user",
+        entity_type="user",
+        entity_id="",
+        attribute="said",
+        value='"x"',
+        content=body.user_message,
+        language="en",
+        confidence=0.9,
+        importance=0.5,
+        source="user_statement",
+    )
+    return Extraction(status="extracted", extractor="whole", extractor_revision="whole-1", candidates=(candidate,))

@@ -1,0 +1,221 @@
+"""One message through one stage: what is retried, what is put away, and when the process ends before the acknowledgement."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+import stage_kit as kit
+
+from schemas.candidates import MemoryExtracted
+from schemas.dead import DeadLetter
+from schemas.errors import Broken, Misconfigured, Rejected, Retryable
+from schemas.inputs import Origin
+from schemas.topics import CHAT_TURNS, EXTRACTED
+from streams.attempts import Attempts
+from streams.crash import CrashPoints
+from streams.delivery import EXIT_BROKEN, EXIT_MISCONFIGURED, EXIT_UNAVAILABLE, Delivery, Surroundings
+from streams.extract import Extract
+from streams.heartbeat import Heartbeat
+from streams.stage import Output, Refusal, StageResult
+
+
+class Ended(BaseException):
+    """Stands for the end of the process."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+
+def stop(code: int, /) -> NoReturn:
+    raise Ended(code)
+
+
+class Sent:
+    """Keeps what was sent; ``fails`` are raised first, one a call."""
+
+    def __init__(self, *fails: Exception) -> None:
+        self.outputs: list[Output] = []
+        self.fails = list(fails)
+
+    async def send_all(self, outputs: Sequence[Output]) -> None:
+        if self.fails:
+            raise self.fails.pop(0)
+        self.outputs += outputs
+
+
+class Scripted:
+    """A stage that raises what it was told to, one a call, and then succeeds."""
+
+    name = "scripted"
+    source = CHAT_TURNS
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.calls = 0
+
+    async def handle(self, message: bytes, position: Origin) -> StageResult:
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return StageResult((Output(EXTRACTED, b"k", message),))
+
+    def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
+        return Refusal(StageResult((Output(EXTRACTED, b"k", b"empty"),), "rejected"), tenant_id="acme", user_id="u")
+
+
+class Rig:
+    def __init__(self, folder: Path, stage: object, *fails: Exception, **settings: object) -> None:
+        self.folder, self.stage, self.sent = folder, stage, Sent(*fails)
+        self.heartbeat = Heartbeat(None, "scripted")
+        self.settings = kit.pure_settings(max_poll_seconds=0.4, topic_prefix="p.", **settings)
+        self.restart()
+
+    def restart(self) -> None:
+        self.delivery = Delivery(
+            self.stage,  # type: ignore[arg-type]
+            Surroundings(
+                self.settings,
+                kit.CODEC,
+                self.sent,
+                Attempts(self.folder, "scripted"),
+                self.heartbeat,
+                CrashPoints(),
+                stop=stop,
+                now_ms=lambda: kit.NOW_MS,
+            ),
+        )
+
+    async def deliver(self, offset: int = 5) -> None:
+        await self.delivery.deliver(b"message", b"key", Origin(2, offset), generation=1)
+
+    async def exit_code(self, offset: int = 5) -> int:
+        with pytest.raises(Ended) as ended:
+            await self.deliver(offset)
+        return ended.value.code
+
+    def letter(self) -> DeadLetter:
+        (found,) = [output for output in self.sent.outputs if output.topic.name == "memory.dead"]
+        return kit.CODEC.decode(found.value, DeadLetter)
+
+
+async def test_outputs_are_sent_before_it_returns(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, Scripted())
+    await rig.deliver()
+    assert [output.value for output in rig.sent.outputs] == [b"message"]
+    assert rig.delivery.counts == {"done": 1}
+
+
+async def test_a_dependency_that_comes_back_is_waited_for_in_place(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, Scripted(Retryable("away", delay_seconds=0.01), Retryable("away", delay_seconds=0.01)))
+    await rig.deliver()
+    assert len(rig.sent.outputs) == 1
+    assert rig.heartbeat.state == "ready"
+
+
+async def test_a_dependency_that_stays_away_ends_the_process_before_the_acknowledgement(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, Scripted(*[Retryable("away", delay_seconds=0.02)] * 50))
+    assert await rig.exit_code() == EXIT_UNAVAILABLE
+    assert rig.sent.outputs == []
+
+
+async def test_waiting_for_a_dependency_is_never_held_against_the_input(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, Scripted(), attempts=2)
+    for _ in range(6):
+        rig.stage = Scripted(*[Retryable("away", delay_seconds=0.05)] * 50)
+        rig.restart()
+        await rig.exit_code()
+    rig.stage = Scripted()
+    rig.restart()
+    await rig.deliver()
+    assert [output.topic.name for output in rig.sent.outputs] == ["memory.extracted"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(Broken("x"), EXIT_BROKEN), (Misconfigured("x"), EXIT_MISCONFIGURED), (ZeroDivisionError("x"), EXIT_BROKEN)],
+)
+async def test_what_must_not_go_on_ends_the_process(tmp_path: Path, error: Exception, code: int) -> None:
+    rig = Rig(tmp_path, Scripted(error))
+    assert await rig.exit_code() == code
+    assert rig.sent.outputs == []
+
+
+async def test_a_send_that_fails_ends_the_process_or_is_tried_again(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, Scripted(), Retryable("broker away", delay_seconds=0.01))
+    await rig.deliver()
+    assert len(rig.sent.outputs) == 1
+    assert await Rig(tmp_path, Scripted(), Broken("sequence lost")).exit_code() == EXIT_BROKEN
+
+
+async def test_a_rejected_input_becomes_a_dead_letter_with_origin_and_reason_and_an_empty_record(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path, Scripted(Rejected("no good", code="bad_text")))
+    await rig.deliver()
+    letter = rig.letter()
+    assert (letter.stage, letter.topic, letter.partition, letter.offset) == ("scripted", "p.chat.turns", 2, 5)
+    assert (letter.code, letter.reason, letter.value, letter.key) == ("bad_text", "no good", b"message", b"key")
+    assert (letter.tenant_id, letter.user_id, letter.at_ms) == ("acme", "u", kit.NOW_MS)
+    assert [output.value for output in rig.sent.outputs[1:]] == [b"empty"]
+    await rig.deliver(6)
+    assert rig.sent.outputs[-1].value == b"message"
+
+
+async def test_a_refused_input_that_cannot_be_put_away_stops_the_process(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, Scripted(Rejected("no good")), Rejected("too large", code="too_large"))
+    assert await rig.exit_code() == EXIT_BROKEN
+
+
+async def test_poison_costs_a_bounded_number_of_attempts(tmp_path: Path) -> None:
+    stage = Scripted(*[ZeroDivisionError()] * 99)
+    rig = Rig(tmp_path, stage, attempts=3)
+    for _ in range(3):
+        assert await rig.exit_code() == EXIT_BROKEN
+        rig.restart()
+    await rig.deliver()
+    assert stage.calls == 3
+    assert rig.letter().code == "poison"
+
+
+async def test_a_redelivery_after_success_does_not_count_as_an_attempt(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, Scripted(), attempts=2)
+    for _ in range(6):
+        await rig.deliver()
+        rig.restart()
+    assert {output.topic.name for output in rig.sent.outputs} == {"memory.extracted"}
+
+
+async def test_an_event_that_was_passed_over_stops_the_process(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, Scripted())
+    await rig.deliver(5)
+    await rig.deliver(6)
+    assert await rig.exit_code(8) == EXIT_BROKEN
+    # After the restart the group is at another generation, and begins where it had committed.
+    rig.restart()
+    await rig.deliver(7)
+
+
+async def test_an_oversized_input_is_named_by_its_position_and_not_copied(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, Scripted(Rejected("too large", code="too_large")), stage_limit_bytes=3)
+    await rig.deliver()
+    assert rig.letter().value is None
+    assert "7 bytes" in rig.letter().reason
+
+
+async def test_the_real_stage_puts_a_bad_input_away_and_goes_on(tmp_path: Path) -> None:
+    keys = kit.MemoryKeys()
+    rig = Rig(tmp_path, Extract(kit.understand, kit.CODEC, keys, kit.pure_settings(), lambda: kit.NOW_MS))
+    place = kit.position_of()
+    good = await kit.message(keys, kit.turn("我喜欢爬山"))
+    bad = await kit.message(keys, kit.turn("a\x00"), event_id="event-bad")
+    await rig.delivery.deliver(bad, b"acme/xiaoming", place, 1)
+    await rig.delivery.deliver(good, b"acme/xiaoming", Origin(place.partition, place.offset + 1), 1)
+    letter = rig.letter()
+    assert (letter.code, letter.event_id, letter.offset) == ("bad_text", "event-bad", place.offset)
+    statuses = [
+        kit.CODEC.decode(output.value, MemoryExtracted).status
+        for output in rig.sent.outputs
+        if output.topic.name == "memory.extracted"
+    ]
+    assert statuses == ["rejected", "extracted"]
