@@ -17,6 +17,7 @@ from urllib3.exceptions import HTTPError
 from projectors.entries import Entry, Generation, Key, Store
 from projectors.line_protocol import (
     COUNT,
+    READ_EVENT,
     READ_SESSIONS,
     READ_SPAN,
     READ_TENANTS,
@@ -110,28 +111,44 @@ class InfluxDoor:
         return found
 
     async def write(self, generation: Generation, items: Sequence[InfluxPoint], *, forced: bool = False) -> None:
-        """Write points over what is there; ``forced`` removes first what stands at their times, whatever its type."""
+        """Write points over what is there.
+
+        A delete, and a ``forced`` point before it is written, removes what has its event id or stands at its time.
+        """
         name = database_name(self._prefix, generation)
         kept = [point for point in items if not point.delete]
-        removed = items if forced else [point for point in items if point.delete]
+        replaced = items if forced else [point for point in items if point.delete]
 
         def write() -> None:
-            for point in removed:
-                self._delete(name, point)
+            for start in range(0, len(replaced), STATEMENTS):
+                self._remove(name, replaced[start : start + STATEMENTS])
             if kept:
                 self._writer.write(bucket=name, org=self._org, record=lines(kept), write_precision="ns")
 
         await self._call("writing points", write)
 
-    def _delete(self, name: str, point: InfluxPoint) -> None:
-        scope = (("tenant_id", point.tenant_id), ("user_id", point.user_id), ("session_id", point.session_id))
-        self._client.delete_api().delete(
-            rfc3339(point.time_ns),
-            rfc3339(point.time_ns + 1),
-            " AND ".join([f'_measurement="{MEASUREMENT}"', *(f'{tag}="{literal(value)}"' for tag, value in scope)]),
-            bucket=name,
-            org=self._org,
-        )
+    def _remove(self, name: str, points: Sequence[InfluxPoint]) -> None:
+        statements = ";".join(READ_EVENT.format(place) for place in range(len(points)))
+        parameters: dict[str, str | int] = {}
+        for place, point in enumerate(points):
+            parameters[f"tenant_{place}"] = point.tenant_id
+            parameters[f"user_{place}"] = point.user_id
+            parameters[f"event_{place}"] = point.event_id
+        places = {
+            (points[place], session_id, int(row[0]))
+            for place, session_id, rows in self._sessions(name, statements, parameters)
+            for row in rows
+        }
+        places |= {(point, point.session_id, point.time_ns) for point in points if not point.delete}
+        for point, session_id, time_ns in places:
+            scope = (("tenant_id", point.tenant_id), ("user_id", point.user_id), ("session_id", session_id))
+            self._client.delete_api().delete(
+                rfc3339(time_ns),
+                rfc3339(time_ns + 1),
+                " AND ".join([f'_measurement="{MEASUREMENT}"', *(f'{tag}="{literal(value)}"' for tag, value in scope)]),
+                bucket=name,
+                org=self._org,
+            )
 
     async def flush(self, generation: Generation) -> None:
         """Do nothing: a point that was accepted is readable."""

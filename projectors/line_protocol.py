@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from projectors.entries import Entry, Fingerprint, Key
-from projectors.projection import MEASUREMENT, InfluxPoint
+from projectors.projection import MEASUREMENT, SEQUENCES, InfluxPoint
 
 NANOSECONDS = 1_000_000_000
 READ_SESSIONS = (
@@ -19,6 +19,10 @@ READ_SPAN = (
     f"SELECT event_id, content_hash FROM {MEASUREMENT} "  # noqa: S608 - the measurement is a constant
     "WHERE tenant_id = $tenant_{0} AND user_id = $user_{0} AND session_id = $session_{0} "
     "AND time >= $from_{0} AND time <= $to_{0} GROUP BY session_id"
+)
+READ_EVENT = (
+    f"SELECT event_id, content_hash FROM {MEASUREMENT} "  # noqa: S608 - the measurement is a constant
+    "WHERE tenant_id = $tenant_{0} AND user_id = $user_{0} AND event_id = $event_{0} GROUP BY session_id"
 )
 READ_TENANTS = f"SHOW TAG VALUES FROM {MEASUREMENT} WITH KEY = tenant_id"
 READ_USERS = f"SHOW TAG VALUES FROM {MEASUREMENT} WITH KEY = user_id WHERE tenant_id = $tenant_id"
@@ -53,17 +57,12 @@ def _line(point: InfluxPoint) -> str:
     )
 
 
-def key_of(point: InfluxPoint) -> Key:
-    """Return the key of a point: tenant, user, session, sequence, milliseconds."""
-    return (point.tenant_id, point.user_id, point.session_id, point.sequence, point.time_ns // 1_000_000)
-
-
 def spans_of(keys: Iterable[Key]) -> list[Span]:
     """Return, per session, the span that covers its keys."""
     found: dict[tuple[str, str, str], tuple[int, int]] = {}
     for tenant_id, user_id, session_id, sequence, occurred_at_ms in keys:
         session = (str(tenant_id), str(user_id), str(session_id))
-        time_ns = int(occurred_at_ms) * 1_000_000 + int(sequence)
+        time_ns = int(occurred_at_ms) * SEQUENCES + int(sequence)
         first, last = found.get(session, (time_ns, time_ns))
         found[session] = (min(first, time_ns), max(last, time_ns))
     return [Span(*session, first, last) for session, (first, last) in found.items()]
@@ -76,7 +75,7 @@ def session_entries(tenant_id: str, user_id: str, session_id: str, values: Seque
     """
     found: dict[Key, tuple[str, str]] = {}
     for time_ns, event_id, content_hash in values:
-        key = (tenant_id, user_id, session_id, time_ns % 1_000_000, time_ns // 1_000_000)
+        key = (tenant_id, user_id, session_id, time_ns % SEQUENCES, time_ns // SEQUENCES)
         shown = (str(event_id or ""), str(content_hash or ""))
         known = found.get(key)
         found[key] = shown if known is None else (known[0], f"{known[1]}+{shown[1]}")

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from projectors.entries import Fingerprint
+from projectors.entries import Fingerprint, Key
 from schemas.candidates import Relation
 from schemas.digests import vector_digest
 from schemas.errors import Rejected
@@ -27,6 +27,7 @@ ORPHANED = "orphaned"
 NAME_BYTES = 256
 TAGS = 64
 MEASUREMENT = "working_memory"
+SEQUENCES = 1_000_000  # nanoseconds in a millisecond: a sequence is the part of the time below it
 MEMORY_TARGET, ENTITY_TARGET = "memory", "entity"
 _NOT_A_WORD = re.compile(r"\W+")
 _EMPTY = WorkingPayload(masked_input="")
@@ -67,7 +68,10 @@ class GraphNode:
 
 @dataclass(frozen=True, slots=True)
 class InfluxPoint:
-    """An event of a session. ``time_ns`` is unique within it; ``delete`` removes the point instead (an orphan's repair)."""
+    """An event of a session; ``time_ns`` is unique within it.
+
+    ``delete`` removes every point of this event id instead: the repair of a point that Postgres does not know.
+    """
 
     tenant_id: str
     user_id: str
@@ -82,6 +86,13 @@ class InfluxPoint:
     masked_input: str
     fields: str
     delete: bool = False
+
+    @property
+    def key(self) -> Key:
+        """Return (tenant, user, session, sequence, milliseconds); for a delete (tenant, user, event)."""
+        if self.delete:
+            return (self.tenant_id, self.user_id, self.event_id)
+        return (self.tenant_id, self.user_id, self.session_id, self.sequence, self.time_ns // 1_000_000)
 
 
 def unit_vector(dimension: int) -> NDArray[np.float32]:
@@ -226,13 +237,19 @@ def lines_digest(lines: Sequence[Sequence[str | float]]) -> str:
 
 
 def influx_point(event: WorkingEvent, payload: WorkingPayload | None) -> InfluxPoint:
-    """Return the point of ``event``; without ``payload`` (its key is destroyed) the point has no masked input and no fields."""
-    for name, value in (("tenant_id", event.tenant_id), ("user_id", event.user_id), ("session_id", event.session_id)):
-        check_id(name, value)
-    if not 0 < event.sequence < 1_000_000:
-        raise Rejected("a session holds sequences 1 to 999999", code="bad_sequence")
-    if not event.event_type:
-        raise Rejected("the event type is empty", code="bad_event_type")
+    """Return the point of ``event``; without ``payload`` (its key is destroyed) the point has no masked input and no fields.
+
+    An event of type ``orphaned`` gives a delete; its session and sequence may be empty. Raises ``Rejected`` for ids and
+    sequences that cannot stand in a point.
+    """
+    check_id("tenant_id", event.tenant_id)
+    check_id("user_id", event.user_id)
+    orphaned = event.event_type == ORPHANED
+    if not orphaned:
+        check_id("session_id", event.session_id)
+        check_id("event_type", event.event_type)
+        if not 0 < event.sequence < SEQUENCES:
+            raise Rejected(f"a session holds sequences 1 to {SEQUENCES - 1}", code="bad_sequence")
     shown = payload or _EMPTY
     return InfluxPoint(
         tenant_id=event.tenant_id,
@@ -240,14 +257,14 @@ def influx_point(event: WorkingEvent, payload: WorkingPayload | None) -> InfluxP
         session_id=event.session_id,
         event_type=event.event_type,
         sequence=event.sequence,
-        time_ns=event.occurred_at_ms * 1_000_000 + event.sequence,
+        time_ns=event.occurred_at_ms * SEQUENCES + event.sequence,
         event_id=event.event_id,
         content_hash=event.content_hash,
         state_from=event.state_from,
         state_to=event.state_to,
         masked_input=shown.masked_input,
         fields=msgspec.json.encode(shown.fields, order="sorted").decode(),
-        delete=event.event_type == ORPHANED,
+        delete=orphaned,
     )
 
 

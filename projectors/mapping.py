@@ -1,0 +1,140 @@
+"""From Kafka records to changes of one store.
+
+Called by the projector. Thin: decoding is the codec's, the shape is the projection's. What cannot be decoded comes back as
+``Rejected``, in its place, and stops nothing.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import ClassVar, Protocol, TypeVar
+
+import msgspec
+
+from projectors.batch import Change
+from projectors.entries import Fingerprint, Generation
+from projectors.projection import GraphNode, InfluxPoint, MilvusRow, influx_point, milvus_row, neo4j_node
+from schemas.codec import Codec
+from schemas.errors import Rejected
+from schemas.memories import MemoryUpdated, Repair
+from schemas.topics import UPDATED, WORKING, Topic
+from schemas.working import WorkingEvent, WorkingPayload
+
+Item = TypeVar("Item")
+OpenPayload = Callable[[WorkingEvent], Awaitable[WorkingPayload | None]]
+REPAIR_HEADER = "repair"
+_REPAIR = msgspec.json.Decoder(Repair)
+_AT_ONCE = 8
+
+
+class Record(Protocol):
+    """What a mapping needs of a Kafka record."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes]]
+
+
+class Mapping(Protocol[Item]):
+    """Reads one topic for one store; ``changes`` gives one result per record, in order."""
+
+    topic: Topic
+
+    async def changes(self, records: Sequence[Record], generation: Generation) -> list[Change[Item] | Rejected]:
+        """Return the change of each record, or why it has none; raises ``Retryable`` when keys cannot be read now."""
+        ...
+
+
+class MilvusMapping:
+    """``memory.updated`` as rows of a collection."""
+
+    topic: ClassVar[Topic] = UPDATED
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+
+    async def changes(self, records: Sequence[Record], generation: Generation) -> list[Change[MilvusRow] | Rejected]:
+        """Return the row of each update."""
+        return [self._change(record, generation) for record in records]
+
+    def _change(self, record: Record, generation: Generation) -> Change[MilvusRow] | Rejected:
+        try:
+            update = self._codec.decode(_value(record), MemoryUpdated)
+            row = milvus_row(update, generation.revision, generation.dimension)
+        except Rejected as error:
+            return error
+        return Change((row.memory_id,), row.tenant_id, row.user_id, row.fingerprint, row, repair_of(record))
+
+
+class Neo4jMapping:
+    """``memory.updated`` as nodes with edges."""
+
+    topic: ClassVar[Topic] = UPDATED
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+
+    async def changes(self, records: Sequence[Record], generation: Generation) -> list[Change[GraphNode] | Rejected]:
+        """Return the node of each update."""
+        return [self._change(record) for record in records]
+
+    def _change(self, record: Record) -> Change[GraphNode] | Rejected:
+        try:
+            node = neo4j_node(self._codec.decode(_value(record), MemoryUpdated))
+        except Rejected as error:
+            return error
+        return Change((node.memory_id,), node.tenant_id, node.user_id, node.fingerprint, node, repair_of(record))
+
+
+class InfluxMapping:
+    """``working.events`` as points; ``open_payload`` unseals, and gives ``None`` where the key is destroyed."""
+
+    topic: ClassVar[Topic] = WORKING
+
+    def __init__(self, codec: Codec, open_payload: OpenPayload) -> None:
+        self._codec = codec
+        self._open_payload = open_payload
+
+    async def changes(self, records: Sequence[Record], generation: Generation) -> list[Change[InfluxPoint] | Rejected]:
+        """Return the point of each event; a few payloads are opened at a time."""
+        turnstile = asyncio.Semaphore(_AT_ONCE)
+
+        async def change(record: Record) -> Change[InfluxPoint] | Rejected:
+            async with turnstile:
+                return await self._change(record)
+
+        return await asyncio.gather(*(change(record) for record in records))
+
+    async def _change(self, record: Record) -> Change[InfluxPoint] | Rejected:
+        problem = None
+        try:
+            event = self._codec.decode(_value(record), WorkingEvent)
+            try:
+                payload = await self._open_payload(event) if event.body is not None else None
+            except Rejected as error:
+                # What stands outside the seal is still true: the point is written without text.
+                payload, problem = None, error
+            point = influx_point(event, payload)
+        except Rejected as error:
+            return error
+        fingerprint = Fingerprint(point.sequence, point.content_hash, "", point.event_id)
+        return Change(point.key, point.tenant_id, point.user_id, fingerprint, point, repair_of(record), problem)
+
+
+def repair_of(record: Record) -> Repair | None:
+    """Return the repair header of a record; one that cannot be read makes an ordinary snapshot, which is never wrong."""
+    for name, value in record.headers:
+        if name == REPAIR_HEADER:
+            try:
+                return _REPAIR.decode(value)
+            except (msgspec.DecodeError, msgspec.ValidationError):
+                return None
+    return None
+
+
+def _value(record: Record) -> bytes:
+    if not record.value:
+        raise Rejected("the record has no value", code="empty_record")
+    return bytes(record.value)
