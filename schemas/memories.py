@@ -134,7 +134,8 @@ class MemoryChanged(Struct, frozen=True, kw_only=True):
     ``kind`` names the sealed body: memory (``Memory``), vectors (``MemoryVectors``), pending (``PendingEntry``), quarantine
     (``QuarantineEntry``), review (``ReviewEntry``). Ids, version, op, status and hash stand outside ``body``, so a fold passes
     over erased memories. Two kinds have no body: before (``aggregate_id`` is the forgotten key, empty for the whole user,
-    ``version`` the time of the click) and command (``aggregate_id`` is the proposal, ``op`` its kind, ``status`` the outcome).
+    ``version`` the time of the click) and command (``aggregate_id`` is the input's event, else the proposal, ``op`` the kind of
+    proposal, ``status`` the outcome, ``version`` the number of refused candidates); every proposal ends in one.
     ``position`` is the place of the proposal in ``memory.proposals``, ``origin`` that of the input in ``chat.turns``.
     """
 

@@ -13,7 +13,9 @@ from typing import Any, LiteralString
 
 import psycopg
 from psycopg import AsyncConnection, errors
+from psycopg.adapt import Buffer, Dumper
 from psycopg.conninfo import make_conninfo
+from psycopg.pq import Format
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from schemas.errors import Broken, EngramError, Misconfigured, Rejected, Retryable
@@ -28,7 +30,29 @@ OUTBOX_CHANNEL = "engram_outbox"
 _SET_SCOPE = "SELECT set_config('engram.tenant_id', %s, true), set_config('engram.user_id', %s, true)"
 # What a later try can cure: the server went away or was busy, or another transaction was in the way.
 _RETRYABLE_CLASSES = ("08", "40", "53", "55", "57", "58")
-_REJECTED_CLASSES = ("22",)
+# What the value itself makes impossible: not of its type, too large for an index, outside a check.
+_REJECTED_CLASSES = ("22", "54")
+_REJECTED_CODES = ("23514",)
+
+
+class VectorParameter:
+    """A parameter of type ``vector`` in Postgres' binary form."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
+class _VectorDumper(Dumper):
+    # The type's number differs between databases; the server takes it from the column.
+    format = Format.BINARY
+
+    def dump(self, obj: VectorParameter) -> Buffer:
+        return obj.data
+
+
+psycopg.adapters.register_dumper(VectorParameter, _VectorDumper)
 
 
 @cache
@@ -145,7 +169,7 @@ def translate(error: Exception) -> EngramError:
     first_line = str(error).strip().partition("\n")[0]
     if isinstance(error, errors.InvalidPassword | errors.InvalidAuthorizationSpecification | errors.InvalidCatalogName):
         return Misconfigured(f"Postgres refuses the connection: {first_line}")
-    if code[:2] in _REJECTED_CLASSES:
+    if code[:2] in _REJECTED_CLASSES or code in _REJECTED_CODES or (not code and isinstance(error, psycopg.DataError)):
         return Rejected(f"Postgres cannot store the value: {first_line}", code="bad_value")
     if code[:2] in _RETRYABLE_CLASSES or (not code and isinstance(error, psycopg.OperationalError | PoolTimeout)):
         return Retryable(f"Postgres: {first_line or type(error).__name__}")
