@@ -156,7 +156,9 @@ class LocalStack:
 
     def statuses(self) -> list[ProcessStatus]:
         """Return what is known of every process, servers first."""
-        return self._supervisor.statuses() if self._supervisor is not None else []
+        found = self._supervisor.statuses() if self._supervisor is not None else []
+        order = list(self._servers)
+        return sorted(found, key=lambda status: order.index(status.name) if status.name in order else len(order))
 
     def kill(self, name: str) -> None:
         """Kill a server or worker without warning."""
@@ -177,18 +179,23 @@ class LocalStack:
 
     def check(self, name: str) -> bool:
         """Ask a server something real now; tells whether it answered, and notes it as its state."""
+        supervisor = self._require()
         try:
             self._servers[name].check(self._sites[name])
         except Exception as error:  # noqa: BLE001  # five client libraries, each with its own errors, mean the same here
-            self._require().mark(name, State.WAITING, f"does not answer: {first_line(error)}")
+            if self._states().get(name) is State.READY:
+                supervisor.mark(name, State.WAITING, f"does not answer: {first_line(error)}")
             return False
-        self._require().mark(name, State.READY)
+        supervisor.mark(name, State.READY)
         return True
 
-    def check_servers(self) -> None:
-        """Ask every running server something real now and note the answers."""
-        running = {status.name for status in self.statuses() if status.pid is not None}
-        self._for_each(running & set(self._sites), self.check)
+    def check_servers(self, *, ready: bool = True) -> None:
+        """Ask the running servers and note the answers; with ``ready`` false only those that did not answer last."""
+        chosen = [name for name, state in self._states().items() if ready or state is not State.READY]
+        self._for_each(chosen, self.check)
+
+    def _states(self) -> dict[str, State]:
+        return {status.name: status.state for status in self.statuses() if status.pid and status.name in self._sites}
 
     def _require(self) -> Supervisor:
         if self._supervisor is None:
@@ -219,7 +226,7 @@ class LocalStack:
                 ports = self.state.ports([f"{name}.{port}" for port in server.ports])
                 secrets = self.state.secrets()
             short = {key.removeprefix(f"{name}."): port for key, port in ports.items()}
-            site = Site(self.state.server(name), self._programs.get(name), short, secrets)
+            site = Site(self.state.make_server(name), self._programs.get(name), short, secrets)
             self._sites[name] = site
             try:
                 self._launch(server, site)
@@ -291,4 +298,5 @@ def recorded_processes(state: StateDirectory) -> list[tuple[int, float]]:
 def first_line(error: BaseException) -> str:
     """Return the first line of an error, with its kind unless it is one of ours."""
     text = str(error).strip().splitlines()[0] if str(error).strip() else ""
-    return text if isinstance(error, EngramError) else f"{type(error).__name__}: {text}"
+    named = isinstance(error, EngramError) or text.startswith(type(error).__name__)
+    return text if named else f"{type(error).__name__}: {text}"

@@ -60,13 +60,15 @@ class StateDirectory:
         return self.root / "stack.json"
 
     def create(self) -> None:
-        """Make the folders."""
+        """Make the folders; only their owner looks into them."""
         for folder in (self.root, self.logs, self.workers, self.root / "servers"):
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def server(self, name: str) -> Path:
-        """Return the folder that holds the data and the configuration of one server."""
-        return self.root / "servers" / name
+    def make_server(self, name: str) -> Path:
+        """Make and return the folder that holds the data and the configuration of one server."""
+        folder = self.root / "servers" / name
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
 
     def secrets(self) -> Secrets:
         """Return the secrets of this directory, made on the first call."""
@@ -99,13 +101,22 @@ class StateDirectory:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise Misconfigured(
-                f"A stack already runs on {self.root} (process {self.owner() or 'unknown'}):"
-                " end it with `engram down`, or choose another directory with ENGRAM_STATE_DIR."
-            ) from None
+            raise self._taken(self.owner()) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         self._lock = descriptor
+
+    def require_free(self) -> None:
+        """Raise ``Misconfigured`` while a process has the directory."""
+        owner = self.owner()
+        if owner is not None:
+            raise self._taken(owner)
+
+    def _taken(self, owner: int | None) -> Misconfigured:
+        return Misconfigured(
+            f"A stack already runs on {self.root} (process {owner or 'unknown'}):"
+            " end it with `engram down`, or choose another directory with ENGRAM_STATE_DIR."
+        )
 
     def release(self) -> None:
         """Give the directory back."""

@@ -117,6 +117,8 @@ class Supervisor:
         process = find_process(running.pid, running.created)
         if process is not None:
             kill_tree(process)
+        # The last thread of a killed process may end a little after its first, and only then is there an exit code.
+        wait_or_kill(running, time.monotonic() + running.spec.stop_seconds)
         self.tick()
 
     def freeze(self, name: str) -> None:

@@ -68,6 +68,7 @@ def run_stack(
     """
     console = Console()
     progress = StackProgress(console)
+    StateDirectory(directory).require_free()
     stack = LocalStack(directory, progress=progress, servers=servers, supervise_servers=True)
     with _interruptible():
         try:
@@ -112,8 +113,7 @@ def _supervise(stack: LocalStack, console: Console) -> None:
     rounds = 0
     while not never.wait(LOOK_SECONDS):
         rounds += 1
-        if rounds % CHECK_EVERY == 0:
-            stack.check_servers()
+        stack.check_servers(ready=rounds % CHECK_EVERY == 0)
         for status in stack.statuses():
             now = (status.state, status.detail)
             before, told[status.name] = told.get(status.name), now

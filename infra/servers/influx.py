@@ -76,7 +76,6 @@ class Influx:
 
     def arrange(self, site: Site) -> Launch:
         """Write the configuration."""
-        site.directory.mkdir(parents=True, exist_ok=True)
         configuration = site.directory / "influxdb.conf"
         text = CONFIGURATION.format(directory=site.directory, http=site.ports["http"], backup=site.ports["backup"])
         write_private(configuration, text.encode())

