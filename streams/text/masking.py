@@ -163,7 +163,7 @@ def _is_told_secret(rule_id: str, value: str) -> bool:
 
 
 def _is_date(value: str) -> bool:
-    return re2.fullmatch(r"(?:19|20)[0-9]{2}-?[01]?[0-9](?:-?[0-3]?[0-9])?", value) is not None
+    return re2.fullmatch(r"(?:19|20)[0-9]{2}-[01]?[0-9](?:-[0-3]?[0-9])?", value) is not None
 
 
 def _is_resident_id(number: str) -> bool:

@@ -1,0 +1,152 @@
+"""A message cut into clauses, each marked with what it is not: a question, a quotation, a guess, an assumption.
+
+Owns segmentation and these marks for both languages. Called by ``rules``. Never decides what a clause says.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from streams.text.normalise import has_cjk
+
+MESSAGE_LIMIT_CHARACTERS = 8_000
+CLAUSE_LIMIT_CHARACTERS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A clause without its punctuation; ``sentence`` numbers the sentence it belongs to, ``language`` is zh or en."""
+
+    text: str
+    language: str
+    sentence: int
+    question: bool = False
+    hedged: bool = False
+    correction: bool = False
+    supposed: bool = False
+    past: bool = False
+
+
+_FENCE = re.compile(r"```.*?(?:```|$)", re.DOTALL)
+_QUOTE_LINE = re.compile(r"^[ \t]*[>|].*$", re.MULTILINE)
+_QUOTED = re.compile(r"[“\"「『‘]([^”\"」』’\n]{1,400})[”\"」』’]")
+_SPEECH_BEFORE = re.compile(
+    r"(?:说|问|写|写道|回复|喊|台词|歌词|翻译|句子|这句|said|says|say|asked|wrote|replied|told me|translate|text|line|sentence|phrase)[^。.!?！？]{0,12}$",
+    re.IGNORECASE,
+)
+_PASTED = re.compile(
+    r"(?:以下(?:是|为)|下面(?:这|是|的)|(?:这|那)(?:段|篇|封)|转发|原文|全文|摘要|翻译(?:一下|成[\u4e00-\u9fff]{1,4})?|润色|改写|总结|校对|检查"
+    r"|translate|summari[sz]e|proofread|rewrite|rephrase|paraphrase|the following|this (?:text|email|message|paragraph|article|passage)"
+    r"|here(?:'s| is) (?:the|an?|what|my colleague)|correct (?:the|this)|(?:write|draft) (?:me )?an?)[^:：\n]{0,60}[:：]",
+    re.IGNORECASE,
+)
+_SENTENCE_END = re.compile(r"[。！？!?；;\n]+|(?<=[A-Za-z0-9)\"'%\u4e00-\u9fff])\.+(?=\s|$)")
+_ZH_COMMA = re.compile(r"[，,：:（）()]|——|…+|\s{2,}|(?<=[\u4e00-\u9fff])\s+(?=[\u4e00-\u9fff])")
+_EN_SPLIT = re.compile(
+    r"(?:,\s*|\s+)(?:and|but|so|then|because|although|though|while|or)\s+(?=(?:I|I'm|I've|I'll|I'd|my|we|he|she|it|they|don't|please|can|could|do|am|work (?:as|at|for|in)|live in|also|now)\b)"
+    r"|,\s+(?=(?:I|I'm|I've|I'll|I'd|my|please|can|could|do you|did you|would you|what|how|where|which|he|she|they|keep|don't|work (?:as|at|for|in)|working (?:as|at|for|in)|live in|living in|not|it's|it was|actually|by the way|right|is that|and [A-Z])\b)"
+    r"|\s+[-–—]+\s+|—|\s*[()]\s*|,\s+(?:by the way|btw),?\s+"
+)
+_ZH_QUESTION = re.compile(
+    r"什么|怎么|怎样|如何|为啥|为何|哪[里个些儿位家种]|谁|几[点个]|多少|吗$|呢$|是不是|有没有|能不能|可不可以|要不要|会不会|好不好|对不对|是否|能否|啥"
+)
+_ZH_STATEMENT = re.compile(r"不知道|不清楚|忘了|知道[^吗]*$|没什么|什么都|怎么都|无论|不管|不确定")
+_EN_QUESTION = re.compile(
+    r"^(?:and |but |so |then |well |hey |hi |ok(?:ay)? )*(?:do|does|did|is|are|am|was|were|can|could|would|will|should|shall|have you|has|may|might|what|who|whom|whose|which|when|where|why|how|isn't|aren't|don't|doesn't|any)\b",
+    re.IGNORECASE,
+)
+_HEDGE = re.compile(
+    r"好像|可能|大概|也许|或许|似乎|应该是|说不定|不太确定|不确定|没准|貌似|估计"
+    r"|\b(?:maybe|perhaps|possibly|probably|might|i think|i guess|i suppose|not sure|not certain|kind of|sort of|i believe|seem(?:s|ed)?|apparently)\b",
+    re.IGNORECASE,
+)
+_CORRECTION = re.compile(
+    r"^(?:其实|不对|不是|错了|说错了|我说错了|记错了|我记错了|更正|纠正|改一下|应该是|准确(?:地)?说|抱歉)"
+    r"|^(?:actually|no\b|wait|sorry|correction|i meant|i was wrong|i misspoke|scratch that|my mistake|rather)",
+    re.IGNORECASE,
+)
+_SUPPOSED = re.compile(
+    r"^(?:那)?(?:如果|假如|假设|要是|倘若|万一|比如说?|例如|想象)|(?:^|\b)(?:if|suppose|imagine|pretend|assuming|what if|let's say|for example|in case|as if|unless|wish)\b"
+    r"|的话$|扮演|角色",
+    re.IGNORECASE,
+)
+_PAST = re.compile(r"以前|曾经|之前|过去|小时候|原来|\b(?:used to|formerly|previously|back then|once)\b", re.IGNORECASE)
+
+
+def language_of(text: str) -> str:
+    """Return ``zh`` when the text is mostly Chinese, else ``en``; one Chinese character counts like half a word."""
+    if not has_cjk(text):
+        return "en"
+    chinese = len(re.findall("[\u4e00-\u9fff]", text))
+    words = len(re.findall("[A-Za-z]+", text))
+    return "zh" if chinese >= 2 * words or chinese > 8 else "en"
+
+
+def own_words(message: str) -> str:
+    """Return the message without what the user quotes or pastes; what remains is the user's own statement."""
+    text = message[:MESSAGE_LIMIT_CHARACTERS]
+    if pasted := _PASTED.search(text):
+        text = text[: pasted.start()]
+    text = _QUOTE_LINE.sub("", _FENCE.sub("", text))
+
+    def keep_titles(match: re.Match[str]) -> str:
+        speech = _SPEECH_BEFORE.search(text[max(0, match.start() - 40) : match.start()])
+        first_person = re.search(r"我|\b(?:I|I'm|my|you|your)\b", match[1]) and len(match[1]) > 6
+        return " " if speech or first_person else match.group()
+
+    return _QUOTED.sub(keep_titles, text)
+
+
+def clauses_of(message: str) -> tuple[Clause, ...]:
+    """Return the clauses of the user's own words, in order."""
+    return tuple(_marked(own_words(message)))
+
+
+def _marked(text: str) -> Iterator[Clause]:
+    position = 0
+    sentence = 0
+    while position < len(text):
+        end = _SENTENCE_END.search(text, position)
+        stop, after = (end.start(), end.end()) if end else (len(text), len(text))
+        body = text[position:stop].strip()
+        if body:
+            asked = end is not None and re.search(r"[?？]", end.group()) is not None
+            yield from _sentence(body[:2000], sentence, asked=asked)
+            sentence += 1
+        position = after
+
+
+def _sentence(body: str, number: int, *, asked: bool) -> Iterator[Clause]:
+    language = language_of(body)
+    mixed = has_cjk(body) and language == "en"
+    parts = [part.strip(" 、,\t\"“”") for part in (_ZH_COMMA if language == "zh" or mixed else _EN_SPLIT).split(body)]
+    parts = [part[:CLAUSE_LIMIT_CHARACTERS] for part in parts if part]
+    questions = _questions(parts, language, asked=asked)
+    corrected = supposed = False
+    for part, question in zip(parts, questions, strict=True):
+        corrected = corrected or _CORRECTION.search(part) is not None
+        supposed = supposed or _SUPPOSED.search(part) is not None
+        yield Clause(
+            text=part,
+            language=language_of(part),
+            sentence=number,
+            question=question,
+            hedged=_HEDGE.search(part) is not None,
+            correction=corrected,
+            supposed=supposed,
+            past=_PAST.search(part) is not None,
+        )
+
+
+def _questions(parts: list[str], language: str, *, asked: bool) -> list[bool]:
+    if language == "zh":
+        marks = [bool(_ZH_QUESTION.search(part)) and not _ZH_STATEMENT.search(part) for part in parts]
+        if asked and parts and not any(marks):
+            marks[-1] = True
+        return marks
+    first = next((index for index, part in enumerate(parts) if _EN_QUESTION.search(part)), None)
+    if first is None:
+        first = len(parts) - 1 if asked else len(parts)
+    elif not asked:
+        first = len(parts) if re.match(r"(?:do not|don't|is|are|was|will|may|might|any|have|has|am)\b", parts[first], re.I) else first
+    return [index >= first for index in range(len(parts))]

@@ -1,0 +1,73 @@
+"""Values cut out of clauses: cleaned, split where they are lists, refused where they say nothing.
+
+Owns what a value may look like in both languages. Called by the rule tables.
+"""
+
+import re
+
+_TRAILING_ZH = re.compile(r"(?:的(?:人|东西|时候)?|了|啊|呀|哦|呢|吧|嘛|哈|啦|哟|～|~|而已|之类的?|等等?|什么的|这些|这类|来着|一些|这件事|这种事)+$")
+_LEADING_ZH = re.compile(r"^(?:去|的|了|着|过|一些|各种|那种|这种|所有|任何)(?=.{2,})")
+_REFUSED_ZH = re.compile(
+    r"[你您他她它]|这[个些样里种部本家件道首位]?$|那[个些样里种部本家件道首位]?$|^[这那]|里面|什么|怎么|哪|谁|我|^(?:上|下|过|了|的|着|一个|一下|一样|自己|别人|大家|东西|不|就|看|听|说|想|去|吃|喝|做|玩|的人|很多|有点)$"
+    r"|这样|那样|如此|聊天|交流$|分享"
+)
+_SPLIT_ZH = re.compile(r"[、,，/]|(?<=[\u4e00-\u9fffA-Za-z])(?:以及|还有|和|跟|与|及)(?=[\u4e00-\u9fffA-Za-z])")
+_NO_SPLIT_ZH = re.compile(r"^(?:在|跟|和|与|从|用|当|对|给|把|一个人)|和平|和牛|附近|之间|一起")
+_CUT_EN = re.compile(
+    r"\s+(?:because|but|so|which|when|while|since|although|though|especially|particularly|due to|for (?:years|a long|many|ages|now)|these days"
+    r"|lately|recently|now(?:adays)?|too|as well|very much|a lot|so much|at the moment|by the way|anymore|any more|right now|at all|most(?: of all)?|the most"
+    r"|thanks|thank you|please|if|unless|where|who|whose|in my (?:free|spare) time|on weekends|after work|every (?:day|morning|week)|in general|by nature|as always"
+    r"|and (?:I|he|she|it|they|we|my|would|want|need|am|is|was|have|has|find|think|feel|it's|don't|can)\b.*|as (?:it|they|he|she|I)\b.*|that (?:I|is|are|was)\b.*|like \"?[A-Z].*|such as\b.*)\b.*$",
+    re.IGNORECASE,
+)
+_REFUSED_EN = re.compile(
+    r"^(?:it|that|this|these|those|them|him|her|you|your\b.*|how\b.*|what\b.*|why\b.*|when\b.*|(?:that|this|these|those|the|such|both|all)\b(?: \w+){0,2}$(?<! of).*|one|some|something|anything|everything|nothing|things?"
+    r"|(?:a|the) (?:idea|way|suggestion|advice)\b.*|.*\b(?:you|your|yours|I|me|we|us|it|them|him|this|that)\b.*"
+    r"|(?:know|hear|share|talk|say|ask|thank|see|think|add|try|be|learn more|discuss|chat)\b.*|not\b.*|to|very|really|well|here|there|so)$",
+    re.IGNORECASE,
+)
+_SPLIT_EN = re.compile(r"\s*,\s*(?:and|or)\s+|\s*,\s*|\s+(?:and|or|as well as)\s+")
+_KEEP_THE = re.compile(r"^(?:the (?:color|colour|beach|sea|ocean|piano|guitar|violin|outdoors|mountains|Beatles|[A-Z])|these|such)\b")
+
+
+def clean_chinese(value: str) -> str:
+    """Return the value without particles at its ends."""
+    text = value.strip(" ，,。.！!？?：:、~～\"“”'；;")
+    text = _TRAILING_ZH.sub("", text)
+    return _LEADING_ZH.sub("", text).strip()
+
+
+def usable_chinese(value: str, limit: int = 20) -> bool:
+    """Return whether a Chinese value names something by itself (no pronoun, no question word, not too long)."""
+    return 0 < len(value) <= limit and _REFUSED_ZH.search(value) is None and not (len(value) == 1 and value in "一二两三好大小多少")
+
+
+def list_chinese(value: str) -> tuple[str, ...]:
+    """Return the items of a Chinese enumeration; a phrase that only looks like one stays whole."""
+    text = value.strip()
+    if _NO_SPLIT_ZH.search(text):
+        items = [clean_chinese(text)]
+    else:
+        items = [clean_chinese(part) for part in _SPLIT_ZH.split(text)]
+    return tuple(item for item in items if usable_chinese(item))
+
+
+def clean_english(value: str) -> str:
+    """Return the value cut before what only comments on it, without articles and punctuation at its ends."""
+    text = _CUT_EN.sub("", value.strip())
+    text = text.strip(" ,.;:!?\"“”'()-")
+    if not _KEEP_THE.match(text):
+        text = re.sub(r"^(?:the|a|an|some|any|my|to|all kinds of|all)\s+", "", text, flags=re.IGNORECASE)
+    return re.sub(r"\s+", " ", text).strip()
+
+
+def usable_english(value: str, limit: int = 60) -> bool:
+    """Return whether an English value names something by itself."""
+    return 1 < len(value) <= limit and len(value.split()) <= 9 and _REFUSED_EN.match(value) is None
+
+
+def list_english(value: str) -> tuple[str, ...]:
+    """Return the items of an English enumeration, cut where the sentence goes on."""
+    text = _CUT_EN.sub("", value.strip())
+    items = [clean_english(part) for part in _SPLIT_EN.split(text)]
+    return tuple(item for item in items if usable_english(item))

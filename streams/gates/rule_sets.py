@@ -1,0 +1,155 @@
+"""The pattern sets of the gates: our own rules and the Agent Threat Rules, both linear-time (RE2).
+
+Owns loading and matching. Called by ``streams.gates.gate``. Agent Threat Rules are read as data from the installed ``pyatr``
+package: rules whose conditions must all hold are evaluated so (flattening them would raise false alarms twenty-fold), and
+only severities high and critical take part. A filter on literal atoms decides which patterns are tried at all.
+"""
+
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+import msgspec
+import re2
+
+TEXT_FIELDS = frozenset({"user_input", "content"})
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A rule that matched, and where in the examined text."""
+
+    rule_id: str
+    outcome: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnRule:
+    rule_id: str
+    outcome: str
+    patterns: tuple[Any, ...]
+    need_all: bool
+    unless: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _ThreatSet:
+    """One filter over all patterns; ``owners`` gives the rule of each pattern, ``needed`` how many a rule needs."""
+
+    screen: Any
+    owners: tuple[str, ...]
+    needed: dict[str, frozenset[int]]
+
+
+def _options() -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    options.case_sensitive = False
+    return options
+
+
+@lru_cache(maxsize=1)
+def own_rules() -> tuple[_OwnRule, ...]:
+    """Return our own rules, compiled."""
+    raw = tomllib.loads(resources.files("streams").joinpath("data/gate_rules.toml").read_text(encoding="utf-8"))
+    options = _options()
+    return tuple(
+        _OwnRule(
+            rule_id=f"engram/{entry['id']}",
+            outcome=entry["outcome"],
+            patterns=tuple(re2.compile(pattern, options) for pattern in entry["patterns"]),
+            need_all=entry.get("all", False),
+            unless=re2.compile(entry["unless"], options) if "unless" in entry else None,
+        )
+        for entry in raw["rule"]
+    )
+
+
+def own_hit(text: str, skip_rules: frozenset[str]) -> Hit | None:
+    """Return the first of our own rules that matches ``text``."""
+    for rule in own_rules():
+        if rule.rule_id in skip_rules:
+            continue
+        matches = []
+        for pattern in rule.patterns:
+            match = pattern.search(text)
+            if match is not None:
+                matches.append(match)
+                if not rule.need_all:
+                    break
+            elif rule.need_all:
+                break
+        enough = len(matches) == len(rule.patterns) if rule.need_all else bool(matches)
+        if enough and not _excused(rule, text, matches[0]):
+            return Hit(rule.rule_id, rule.outcome, matches[0].start())
+    return None
+
+
+def _excused(rule: _OwnRule, text: str, match: Any) -> bool:
+    """An excuse counts only in the sentence of the match, so that a polite tail does not cover the rest."""
+    if rule.unless is None:
+        return False
+    begin = max(text.rfind(mark, 0, match.start()) for mark in "。！？!?\n.") + 1
+    ends = [position for position in (text.find(mark, match.end()) for mark in "。！？!?\n") if position >= 0]
+    end = min(ends) + 1 if ends else len(text)
+    return rule.unless.search(text[begin:end]) is not None
+
+
+@lru_cache(maxsize=1)
+def _threats() -> _ThreatSet:
+    # Read from the installed package's data, not through its engine: that needs a second regex library and is not linear.
+    raw = msgspec.json.decode(resources.files("pyatr").joinpath("_bundled_rules.json").read_bytes())
+    options = _options()
+    screen = re2.Filter()
+    owners: list[str] = []
+    needed: dict[str, frozenset[int]] = {}
+    for rule in raw:
+        if rule.get("status") in {"draft", "deprecated"} or str(rule.get("severity")).lower() not in {"high", "critical"}:
+            continue
+        detection = rule.get("detection", {})
+        conditions = detection.get("conditions", [])
+        need_all = detection.get("condition") == "all"
+        if need_all and not all(condition.get("field") in TEXT_FIELDS for condition in conditions):
+            continue
+        added = [
+            index
+            for condition in conditions
+            if condition.get("field") in TEXT_FIELDS and (index := _add(screen, condition["value"], options)) is not None
+        ]
+        owners += [rule["id"]] * len(added)
+        if need_all:
+            # A condition that RE2 cannot express makes the rule unable to hold in full; it is then left out.
+            needed[rule["id"]] = frozenset(added) if len(added) == len(conditions) else frozenset({-1})
+    screen.Compile()
+    return _ThreatSet(screen, tuple(owners), needed)
+
+
+def _add(screen: Any, pattern: str, options: Any) -> int | None:
+    clean = re.sub(r"^\(\?[imsx]+\)", "", re.sub(r"\\u([0-9a-fA-F]{4})", r"\\x{\1}", pattern))
+    try:
+        return int(screen.Add(clean, options))
+    except re2.error:
+        return None
+
+
+def threat_hit(text: str, skip_rules: frozenset[str]) -> Hit | None:
+    """Return the first Agent Threat Rule that matches ``text``."""
+    threats = _threats()
+    matched = threats.screen.Match(text) or []
+    found = frozenset(matched)
+    for index in matched:
+        rule_id = threats.owners[index]
+        needed = threats.needed.get(rule_id)
+        if (needed is None or needed <= found) and f"atr/{rule_id}" not in skip_rules:
+            return Hit(f"atr/{rule_id}", "quarantine", 0)
+    return None
+
+
+def warm() -> None:
+    """Load both rule sets now, so that the first message does not pay for it (about one second)."""
+    own_rules()
+    _threats()
