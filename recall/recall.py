@@ -9,9 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from projectors.generations import live_generations
-
 from projectors.entries import Generation, Store
+from projectors.generations import live_generation
 from recall.arms import (
     Found,
     GraphSearch,
@@ -39,6 +38,7 @@ from streams.text.masking import mask
 QUESTION_CHARACTERS = 10_000
 SNIPPET_CHARACTERS = 300
 FIRST_ARMS_SHARE = 0.6
+_SEARCHED: tuple[Store, ...] = ("milvus", "neo4j")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,15 @@ async def _question(request: RecallRequest, deps: Deps) -> Question:
 
 
 async def _generations(deps: Deps) -> Mapping[Store, Generation]:
+    found: dict[Store, Generation] = {}
     async with borrowed(deps.pool) as connection:
-        return await live_generations(connection)
+        for store in _SEARCHED:
+            try:
+                found[store] = await live_generation(connection, store)
+            except Rejected:
+                # A store whose worker has never started: its arm is named as failed.
+                continue
+    return found
 
 
 async def _first_arms(

@@ -7,10 +7,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
-from projectors.door import Door
 from projectors.entries import Entry, Generation, Key, Store
+from projectors.generations import generations, live_generation
 from reconcile.audit import Comparison, compare_entries
 from reconcile.diff import Difference
 from reconcile.fence import LogFence
@@ -18,12 +18,27 @@ from reconcile.plan import check_share
 from reconcile.postgres import ROLE, truth_of
 from reconcile.repair import enqueue
 from reconcile.report import EXAMPLES, Report, StoreReport, example_of
+from schemas.errors import Rejected
 from schemas.settings import Settings
 from streams.crash import crash_points
 from streams.postgres import Connection, connect
 
 WAIT_SECONDS = 60.0
 Progress = Callable[[Store, str, int], None]
+
+
+class FingerprintDoor(Protocol):
+    """What the comparison needs of a door to a store."""
+
+    async def fingerprints_of(
+        self, generation: Generation, keys: Sequence[Key], *, deep: bool = False
+    ) -> Mapping[Key, Entry]:
+        """Return what is stored for ``keys``, strongly consistent."""
+        ...
+
+    def fingerprints(self, generation: Generation, *, deep: bool = False, page: int = ...) -> AsyncIterator[Entry]:
+        """Yield every entry in rising key order."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +61,7 @@ def silent(_store: Store, _what: str, _count: int) -> None:
 class StoreEntries:
     """A store's generation as one side of the comparison; Neo4j's edges are always read, vectors only in deep mode."""
 
-    def __init__(self, door: Door[Any], generation: Generation, *, page_rows: int, deep: bool) -> None:
+    def __init__(self, door: FingerprintDoor, generation: Generation, *, page_rows: int, deep: bool) -> None:
         self._door = door
         self._generation = generation
         self._page_rows = page_rows
@@ -77,17 +92,26 @@ class Run:
     options: Options
     progress: Progress = silent
 
-    async def compared(self, door: Door[Any], generation: Generation) -> Comparison:
+    async def compared(self, door: FingerprintDoor, generation: Generation) -> Comparison:
         """Take both looks at one generation."""
+        shallow = await self._compared(door, generation, deep=False)
+        if not self.options.deep or generation.store != "milvus":
+            return shallow
+        # A deep read computes the digest anew, so it cannot see that the stored one is wrong: both are looked at.
+        deep = await self._compared(door, generation, deep=True)
+        found = {difference.key: difference for difference in (*shallow.differences, *deep.differences)}
+        return Comparison(deep.checked, max(shallow.suspects, deep.suspects), tuple(found.values()))
+
+    async def _compared(self, door: FingerprintDoor, generation: Generation, *, deep: bool) -> Comparison:
         rows = self.settings.reconcile_page_rows
         return await compare_entries(
             truth_of(self.connection, generation, rows),
-            StoreEntries(door, generation, page_rows=rows, deep=self.options.deep),
+            StoreEntries(door, generation, page_rows=rows, deep=deep),
             LogFence(self.settings, self.connection, generation, wait_seconds=self.options.wait_seconds),
             lambda checked: self.progress(generation.store, "checked", checked),
         )
 
-    async def report(self, door: Door[Any], generation: Generation) -> StoreReport:
+    async def report(self, door: FingerprintDoor, generation: Generation) -> StoreReport:
         """Compare one generation and, where the options say so, ask for repairs."""
         started = time.monotonic()
         comparison = await self.compared(door, generation)
@@ -110,7 +134,7 @@ class Run:
 
 async def reconcile(
     settings: Settings,
-    doors: Mapping[Store, Door[Any]],
+    doors: Mapping[Store, FingerprintDoor],
     options: Options = Options(),
     *,
     generation: int | None = None,
@@ -131,11 +155,20 @@ async def reconcile(
 
 
 async def compare(
-    settings: Settings, door: Door[Any], generation: Generation, options: Options = Options()
+    settings: Settings, door: FingerprintDoor, generation: Generation, options: Options = Options()
 ) -> StoreReport:
     """Compare one generation with Postgres, whatever its state; nothing is repaired unless the options say so."""
     async with _truth(settings) as connection:
         return await Run(settings, connection, options).report(door, generation)
+
+
+async def _generation(connection: Connection, store: Store, number: int | None) -> Generation:
+    if number is None:
+        return await live_generation(connection, store)
+    for found in await generations(connection, store):
+        if found.number == number and found.state != "dropped":
+            return found
+    raise Rejected(f"{store} has no generation {number}", code="no_generation")
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projectors.entries import Entry, Fingerprint
+from projectors.entries import Entry, Fingerprint, Key
 from reconcile.diff import Difference, KeyOrderMerge, Side, difference, unchanged
 from reconcile.plan import check_share, rows_of
 from schemas.errors import Broken, Rejected
@@ -21,7 +21,8 @@ def entry(
 def merged(truth: list[Entry], store: list[Entry], seed: int = 0) -> tuple[int, list[Difference]]:
     sizes = random.Random(seed)  # noqa: S311 - page sizes, not secrets
     left: dict[Side, list[Entry]] = {"truth": list(truth), "store": list(store)}
-    merge, found = KeyOrderMerge(), []
+    merge = KeyOrderMerge()
+    found: list[Difference] = []
     while (side := merge.wants) is not None:
         count = sizes.randint(1, 5)
         page, left[side] = left[side][:count], left[side][count:]
@@ -88,7 +89,7 @@ def test_wrong_order_stops() -> None:
 
 def test_only_what_stayed_the_same_counts() -> None:
     _, suspects = merged([entry("a"), entry("b"), entry("c")], [entry("b", version=7)])
-    moved_on = {("a",): entry("a"), ("b",): entry("b"), ("c",): entry("c", version=2)}
+    moved_on: dict[Key, Entry] = {("a",): entry("a"), ("b",): entry("b"), ("c",): entry("c", version=2)}
     assert [item.key[0] for item in unchanged(suspects, moved_on, {("b",): entry("b", version=7)})] == ["a", "b"]
     assert unchanged(suspects, moved_on, {("a",): entry("a"), ("b",): entry("b", version=8)}) == ()
 
