@@ -45,7 +45,7 @@ class Admit:
             admitted = replace(admitted, status=extraction.status, body=seal_record(self._codec, extraction, key))
         return StageResult((stage_output(ADMITTED, self._codec, self._settings, admitted),), admitted.status)
 
-    def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
+    async def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
         """Return the empty record, if tenant and user can be read."""
         try:
             event = read_extracted(self._codec, message)

@@ -23,7 +23,7 @@ from streams.attempts import Attempts
 from streams.crash import CrashPoints
 from streams.dead_letters import dead_letter, dead_output, kept_bytes
 from streams.heartbeat import Heartbeat
-from streams.stage import Output, Stage, StageResult
+from streams.stage import POISON, Output, Stage, StageResult
 
 EXIT_BROKEN = 70
 EXIT_UNAVAILABLE = 69
@@ -156,10 +156,10 @@ class Delivery:
     def _check_attempt(self, attempt: int) -> None:
         limit = self._around.settings.attempts
         if attempt > limit:
-            raise Rejected(f"the input was begun {limit} times and never finished", code="poison")
+            raise Rejected(f"the input was begun {limit} times and never finished", code=POISON)
 
     async def _refused(self, message: bytes, key: bytes | None, position: Origin, error: Rejected) -> StageResult:
-        refusal = self._stage.refuse(message, position, error)
+        refusal = await self._stage.refuse(message, position, error)
         # The reason may name a limit or a field, never what a person wrote.
         self._log.warning("refused", code=error.code, partition=position.partition, offset=position.offset)
         outputs = refusal.result.outputs

@@ -19,6 +19,7 @@ from schemas.inputs import Origin
 from schemas.proposals import Proposal
 from schemas.settings import Settings
 from schemas.topics import ADMITTED, PROPOSALS, Topic
+from streams.crash import CrashPoints
 from streams.extract import ERASED
 from streams.inputs import Keys
 from streams.sealed_records import open_record, seal_record
@@ -56,6 +57,7 @@ class Embed:
         *,
         settings: Settings,
         now_ms: Callable[[], int],
+        crash: CrashPoints | None = None,
     ) -> None:
         self._mask = mask
         self._embedder = embedder
@@ -63,6 +65,7 @@ class Embed:
         self._keys = keys
         self._settings = settings
         self._now_ms = now_ms
+        self._crash = crash or CrashPoints()
         self._last_ms = 0
 
     async def handle(self, message: bytes, position: Origin) -> StageResult:
@@ -75,7 +78,7 @@ class Embed:
         proposal = proposal_of(event, self._occurred_at_ms(), revision=extraction.extractor_revision)
         return self._result(replace(proposal, body=seal_record(self._codec, extraction, key)))
 
-    def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
+    async def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
         """Return a proposal without a body, if tenant and user can be read."""
         try:
             event = read_admitted(self._codec, message)
@@ -123,7 +126,10 @@ class Embed:
         wanted = list(dict.fromkeys(text for text in texts if text.strip()))
         if not wanted:
             return {}
-        return dict(zip(wanted, await asyncio.to_thread(self._embedder.embed, wanted), strict=True))
+        self._crash.visit("before_model")
+        made = await asyncio.to_thread(self._embedder.embed, wanted)
+        self._crash.visit("after_model")
+        return dict(zip(wanted, made, strict=True))
 
 
 def _embedded(candidate: Candidate, masked: str, revision: str, vectors: dict[str, bytes]) -> Candidate:

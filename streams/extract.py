@@ -6,49 +6,78 @@ Never writes to a store.
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from schemas.candidates import Extraction, MemoryExtracted
 from schemas.codec import Codec
 from schemas.errors import Rejected
-from schemas.inputs import InputEnvelope, Origin
+from schemas.inputs import InputEnvelope, Origin, TurnRecorded
 from schemas.settings import Settings
 from schemas.topics import CHAT_TURNS, EXTRACTED, Topic
+from streams.crash import CrashPoints
 from streams.inputs import Keys, OpenedInput, open_input, read_envelope, stated_at_ms
 from streams.sealed_records import seal_record
 from streams.stage import Refusal, StageResult, stage_output
 
-Understand = Callable[[OpenedInput], Extraction]
+Understand = Callable[[OpenedInput, tuple[str, ...]], Extraction]
 ERASED = "erased"
 
 
+class Recalled(Protocol):
+    """Where the contents of memories are read that a turn's prompt already contained."""
+
+    async def contents(self, tenant_id: str, user_id: str, memory_ids: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the contents of the user's own memories among ``memory_ids``; raises ``Retryable``."""
+        ...
+
+
 class Extract:
-    """``understand`` turns an opened input into an ``Extraction``: gate 0, noise, extractor, grounding."""
+    """``understand`` turns an opened input and the recalled contents into an ``Extraction``; ``recalled`` finds those contents."""
 
     name = "extract"
     source: Topic = CHAT_TURNS
 
     def __init__(
-        self, understand: Understand, codec: Codec, keys: Keys, settings: Settings, now_ms: Callable[[], int]
+        self,
+        understand: Understand,
+        recalled: Recalled,
+        codec: Codec,
+        keys: Keys,
+        *,
+        settings: Settings,
+        now_ms: Callable[[], int],
+        crash: CrashPoints | None = None,
     ) -> None:
         self._understand = understand
+        self._recalled = recalled
         self._codec = codec
         self._keys = keys
         self._settings = settings
         self._now_ms = now_ms
+        self._crash = crash or CrashPoints()
 
     async def handle(self, message: bytes, position: Origin) -> StageResult:
         """Return the ``MemoryExtracted`` of one input; raises as ``open_input`` does, or ``Rejected`` (``too_large``)."""
         opened = await open_input(self._codec, self._keys, self._settings, message, position, now_ms=self._now_ms())
-        extraction = self._understand(opened)
+        recalled_contents = await self._recalled_by(opened)
+        self._crash.visit("before_model")
+        extraction = self._understand(opened, recalled_contents)
+        self._crash.visit("after_model")
         event = _event(opened.envelope, position, extraction.status)
         if extraction.candidates or extraction.refusals or extraction.prompt:
             event = replace(event, body=seal_record(self._codec, extraction, opened.key))
         output = stage_output(EXTRACTED, self._codec, self._settings, event)
         return StageResult((output,), extraction.status)
 
-    def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
+    async def _recalled_by(self, opened: OpenedInput) -> tuple[str, ...]:
+        body, envelope = opened.body, opened.envelope
+        if not isinstance(body, TurnRecorded) or not body.recalled_memory_ids:
+            return ()
+        return await self._recalled.contents(envelope.tenant_id, envelope.user_id, body.recalled_memory_ids)
+
+    async def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
         """Return the empty record of the input, if tenant and user can be read and the record is where it belongs."""
         try:
             envelope = read_envelope(self._codec, message)

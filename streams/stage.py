@@ -35,6 +35,9 @@ class StageResult:
     status: str = "done"
 
 
+POISON = "poison"  # the code of an input that was begun too often and never finished
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """What becomes of an input that can never succeed.
@@ -70,8 +73,8 @@ class Stage(Protocol):
         """
         ...
 
-    def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
-        """Return what follows from ``error``; never raises."""
+    async def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
+        """Return what follows from ``error``; may raise ``Retryable`` or ``Broken``, never ``Rejected``."""
         ...
 
 

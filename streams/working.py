@@ -17,13 +17,12 @@ from schemas.settings import Settings
 from schemas.topics import CHAT_TURNS, Topic
 from streams.inputs import Keys, OpenedInput, open_input
 from streams.sealed_records import seal_record
-from streams.stage import Refusal, StageResult
+from streams.stage import POISON, Refusal, StageResult
 from streams.working_machine import Session, advance
 from streams.working_rows import HistoryRow, Step, WorkingRows
 from streams.working_signals import signal_of
 
 REFUSED_TEXT = "[REFUSED]"
-_POISON = "poison"
 
 
 class Working:
@@ -78,9 +77,9 @@ class Working:
 
         return StageResult(status=await self._rows.write(opened.envelope, position, _history(opened, seen), step))
 
-    def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
+    async def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
         """Skip the record; only what is poison to this stage alone is kept in the dead letters by this stage."""
-        return Refusal(StageResult(status="skipped"), dead=error.code == _POISON)
+        return Refusal(StageResult(status="skipped"), dead=error.code == POISON)
 
     def _masked(self, body: InputBody) -> "_Seen":
         match body:

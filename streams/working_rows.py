@@ -12,6 +12,7 @@ import msgspec
 from schemas.errors import Misconfigured
 from schemas.inputs import InputEnvelope, Origin
 from schemas.working import WorkingEvent
+from streams.crash import CrashPoints
 from streams.postgres import OUTBOX_CHANNEL, Pool, borrowed, scoped, sql
 from streams.working_machine import Session
 
@@ -36,10 +37,11 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class WorkingRows:
-    """Writes to the tables of working memory; ``topic_identity`` names the log that positions belong to."""
+    """Writes to the tables of working memory; ``topic_identity`` is the id of the Kafka cluster whose offsets are stored."""
 
-    def __init__(self, connections: Pool, topic_identity: str) -> None:
+    def __init__(self, connections: Pool, topic_identity: str, crash: CrashPoints | None = None) -> None:
         self._connections = connections
+        self._crash = crash or CrashPoints()
         self._topic_identity = topic_identity
 
     async def write(
@@ -49,6 +51,13 @@ class WorkingRows:
 
         All or nothing. Raises ``Retryable`` or ``Broken``, and ``Misconfigured`` when the positions belong to another log.
         """
+        status = await self._written(envelope, origin, history, step)
+        self._crash.visit("after_commit")
+        return status
+
+    async def _written(
+        self, envelope: InputEnvelope, origin: Origin, history: HistoryRow, step: Callable[[Session], Step]
+    ) -> str:
         names = {"tenant_id": envelope.tenant_id, "user_id": envelope.user_id}
         place = {"partition": origin.partition, "offset": origin.offset, "topic_identity": self._topic_identity}
         async with (
@@ -69,6 +78,7 @@ class WorkingRows:
             await connection.execute(sql("working_session_write"), {**session, **_session_row(made)})
             await connection.execute(sql("working_event_write"), _event_row(made, origin))
             await connection.execute(sql("working_notify"), {"channel": OUTBOX_CHANNEL})
+            self._crash.visit("in_transaction")
             return "written"
 
     def _check_identity(self, known: tuple[Any, ...] | None) -> None:

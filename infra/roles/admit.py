@@ -2,6 +2,7 @@
 
 from infra.stage_process import open_keys, run_stage
 from infra.worker_process import Here
+from schemas.candidates import Extraction, MemoryExtracted
 from streams.admit import Admit
 from streams.gates.admission import admit_extraction
 
@@ -9,4 +10,8 @@ from streams.gates.admission import admit_extraction
 async def run(here: Here) -> None:
     """Run the stage until asked to stop."""
     async with open_keys(here) as keys:
-        await run_stage(here, Admit(admit_extraction, here.codec, keys, here.settings))
+        await run_stage(here, Admit(_judge, here.codec, keys, here.settings))
+
+
+def _judge(extraction: Extraction, _event: MemoryExtracted) -> Extraction:
+    return admit_extraction(extraction)

@@ -13,4 +13,6 @@ async def run(here: Here) -> None:
     """Load the model, then run the stage until asked to stop."""
     embedder = await asyncio.to_thread(load_embedder, here.settings.embedder)
     async with open_keys(here) as keys:
-        await run_stage(here, Embed(mask, embedder, here.codec, keys, settings=here.settings, now_ms=now_ms))
+        await run_stage(
+            here, Embed(mask, embedder, here.codec, keys, settings=here.settings, now_ms=now_ms, crash=here.crash)
+        )

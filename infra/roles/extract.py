@@ -1,12 +1,23 @@
 """The role ``extract``: turns, steps and records in, what was understood out."""
 
+from contextlib import AsyncExitStack
+
 from infra.stage_process import now_ms, open_keys, run_stage
 from infra.worker_process import Here
 from streams.extract import Extract
+from streams.postgres import pool
+from streams.recalled import ROLE, RecalledMemories
 from streams.understanding import Understanding
 
 
 async def run(here: Here) -> None:
     """Run the stage until asked to stop."""
-    async with open_keys(here) as keys:
-        await run_stage(here, Extract(Understanding(here.settings), here.codec, keys, here.settings, now_ms))
+    settings = here.settings
+    async with open_keys(here) as keys, AsyncExitStack() as resources:
+        connections = await pool(settings, ROLE, 2)
+        resources.push_async_callback(connections.close)
+        understanding = Understanding(settings.tenant_timezone_offset)
+        recalled = RecalledMemories(connections)
+        await run_stage(
+            here, Extract(understanding, recalled, here.codec, keys, settings=settings, now_ms=now_ms, crash=here.crash)
+        )

@@ -13,6 +13,7 @@ from schemas.inputs import InputBody, InputEnvelope, Origin, TurnRecorded
 from schemas.routing import partition_of
 from schemas.sealing import DataKey
 from schemas.settings import Settings
+from streams.extract import Extract
 from streams.inputs import OpenedInput
 from streams.producer import kind_of
 from streams.sealed_records import seal_record
@@ -74,7 +75,20 @@ def turn(user_message: str, assistant_message: str | None = None) -> TurnRecorde
     return TurnRecorded(user_message=user_message, assistant_message=assistant_message)
 
 
-def understand(opened: OpenedInput) -> Extraction:
+class NothingRecalled:
+    """Finds no memory; the real reader is tested on Postgres."""
+
+    async def contents(self, tenant_id: str, user_id: str, memory_ids: tuple[str, ...]) -> tuple[str, ...]:
+        return ()
+
+
+def extract_stage(keys: MemoryKeys, **settings: object) -> Extract:
+    return Extract(
+        understand, NothingRecalled(), CODEC, keys, settings=pure_settings(**settings), now_ms=lambda: NOW_MS
+    )
+
+
+def understand(opened: OpenedInput, recalled_contents: tuple[str, ...] = ()) -> Extraction:
     """Find one fact in a turn that has a user message: the message itself."""
     body = opened.body
     if not isinstance(body, TurnRecorded) or not body.user_message:

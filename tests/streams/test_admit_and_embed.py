@@ -14,7 +14,6 @@ from schemas.inputs import Origin
 from schemas.proposals import Proposal
 from streams.admit import Admit
 from streams.embed import Embed
-from streams.extract import Extract
 from streams.sealed_records import open_record
 
 SAID = ("我对花生过敏，电话13800138000", "I am allergic to peanuts, call 13800138000")
@@ -53,7 +52,7 @@ class Line:
         self.keys = kit.MemoryKeys()
         self.embedder = LengthEmbedder()
         settings = kit.pure_settings()
-        self.extract = Extract(kit.understand, kit.CODEC, self.keys, settings, lambda: kit.NOW_MS)
+        self.extract = kit.extract_stage(self.keys)
         self.admit = Admit(judge, kit.CODEC, self.keys, settings)  # type: ignore[arg-type]
         self.embed = Embed(mask, self.embedder, kit.CODEC, self.keys, settings=settings, now_ms=lambda: kit.NOW_MS + 40)
 
@@ -120,7 +119,7 @@ async def test_a_key_destroyed_on_the_way_ends_as_an_empty_erased_proposal() -> 
     line.keys.destroyed |= set(line.keys.made)
     with pytest.raises(Rejected) as refused:
         await line.admit.handle(message, Origin(0, 3))
-    refusal = line.admit.refuse(message, Origin(0, 3), refused.value)
+    refusal = await line.admit.refuse(message, Origin(0, 3), refused.value)
     assert not refusal.dead
     (output,) = (await line.embed.handle(refusal.result.outputs[0].value, Origin(0, 0))).outputs
     proposal = kit.CODEC.decode(output.value, Proposal)
@@ -133,7 +132,7 @@ async def test_bytes_that_are_none_of_ours_go_to_the_dead_letters_alone(stage: s
     for message in (b"", b"\x00\x00\x00\x00\x01", Codec().encode(kit.turn("x"))):
         with pytest.raises(Rejected) as refused:
             await tested.handle(message, Origin(1, 5))
-        refusal = tested.refuse(message, Origin(1, 5), refused.value)
+        refusal = await tested.refuse(message, Origin(1, 5), refused.value)
         assert refusal.dead
         assert refusal.result.outputs == ()
 
@@ -146,7 +145,7 @@ async def test_a_broken_body_is_refused_but_its_origin_goes_on() -> None:
     with pytest.raises(Rejected) as refused:
         await line.embed.handle(message, Origin(0, 0))
     assert refused.value.code == "bad_seal"
-    refusal = line.embed.refuse(message, Origin(0, 0), refused.value)
+    refusal = await line.embed.refuse(message, Origin(0, 0), refused.value)
     proposal = kit.CODEC.decode(refusal.result.outputs[0].value, Proposal)
     assert refusal.dead
     assert (proposal.status, proposal.body, proposal.origin) == ("rejected", None, kit.position_of())
@@ -154,8 +153,7 @@ async def test_a_broken_body_is_refused_but_its_origin_goes_on() -> None:
 
 async def test_an_output_above_the_stage_limit_is_refused_with_the_limit_named() -> None:
     line = Line()
-    settings = kit.pure_settings(stage_limit_bytes=500)
-    extract = Extract(kit.understand, kit.CODEC, line.keys, settings, lambda: kit.NOW_MS)
+    extract = kit.extract_stage(line.keys, stage_limit_bytes=500)
     message = await kit.message(line.keys, kit.turn("long " * 200))
     with pytest.raises(Rejected, match="the limit is 500") as refused:
         await extract.handle(message, kit.position_of())

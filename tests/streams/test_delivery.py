@@ -15,7 +15,6 @@ from schemas.topics import CHAT_TURNS, EXTRACTED
 from streams.attempts import Attempts
 from streams.crash import CrashPoints
 from streams.delivery import EXIT_BROKEN, EXIT_MISCONFIGURED, EXIT_UNAVAILABLE, Delivery, Surroundings
-from streams.extract import Extract
 from streams.heartbeat import Heartbeat
 from streams.stage import Output, Refusal, StageResult
 
@@ -60,7 +59,7 @@ class Scripted:
             raise self.errors.pop(0)
         return StageResult((Output(EXTRACTED, b"k", message),))
 
-    def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
+    async def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
         return Refusal(StageResult((Output(EXTRACTED, b"k", b"empty"),), "rejected"), tenant_id="acme", user_id="u")
 
 
@@ -205,7 +204,7 @@ async def test_an_oversized_input_is_named_by_its_position_and_not_copied(tmp_pa
 
 async def test_the_real_stage_puts_a_bad_input_away_and_goes_on(tmp_path: Path) -> None:
     keys = kit.MemoryKeys()
-    rig = Rig(tmp_path, Extract(kit.understand, kit.CODEC, keys, kit.pure_settings(), lambda: kit.NOW_MS))
+    rig = Rig(tmp_path, kit.extract_stage(keys))
     place = kit.position_of()
     good = await kit.message(keys, kit.turn("我喜欢爬山"))
     bad = await kit.message(keys, kit.turn("a\x00"), event_id="event-bad")

@@ -24,7 +24,7 @@ def keys() -> kit.MemoryKeys:
 
 @pytest.fixture
 def stage(keys: kit.MemoryKeys) -> Extract:
-    return Extract(kit.understand, kit.CODEC, keys, kit.pure_settings(), lambda: kit.NOW_MS)
+    return kit.extract_stage(keys)
 
 
 def event_of(result: StageResult) -> MemoryExtracted:
@@ -137,7 +137,7 @@ async def test_a_bad_input_is_refused_with_its_code(stage: Extract, keys: kit.Me
     with pytest.raises(Rejected) as refused:
         await stage.handle(message, position)
     assert refused.value.code == code
-    refusal = stage.refuse(message, position, refused.value)
+    refusal = await stage.refuse(message, position, refused.value)
     assert refusal.dead
     if readable:
         event = event_of(refusal.result)
@@ -158,7 +158,7 @@ async def test_a_destroyed_key_passes_as_erased_without_a_dead_letter(stage: Ext
     message = kit.CODEC.encode(envelope)
     with pytest.raises(Rejected) as refused:
         await stage.handle(message, kit.position_of())
-    refusal = stage.refuse(message, kit.position_of(), refused.value)
+    refusal = await stage.refuse(message, kit.position_of(), refused.value)
     event = event_of(refusal.result)
     assert (event.status, event.body, event.origin) == ("erased", None, kit.position_of())
     assert not refusal.dead
@@ -173,7 +173,7 @@ async def test_a_record_in_another_users_partition_is_refused_and_waited_for_by_
     with pytest.raises(Rejected) as refused:
         await stage.handle(message, wrong)
     assert refused.value.code == "bad_partition"
-    refusal = stage.refuse(message, wrong, refused.value)
+    refusal = await stage.refuse(message, wrong, refused.value)
     assert refusal.dead
     assert refusal.result.outputs == ()
 

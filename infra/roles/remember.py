@@ -1,0 +1,65 @@
+"""The role ``remember``: decides and writes the truth."""
+
+from infra.stage_process import run_stage
+from infra.worker_process import Here
+from schemas.codec import Codec
+from schemas.errors import Rejected
+from schemas.inputs import Origin
+from schemas.proposals import Proposal
+from schemas.topics import PROPOSALS, Topic
+from streams import vocabulary
+from streams.decision_policy import policy_of
+from streams.embedding import UseEmbedder
+from streams.extract import ERASED
+from streams.kafka import cluster_identity
+from streams.remember import Remember
+from streams.stage import POISON, Refusal, StageResult
+
+
+class RememberStage:
+    """``Remember`` as a stage: it publishes nothing, and what it rejects has its position moved by it already."""
+
+    name = "remember"
+    source: Topic = PROPOSALS
+
+    def __init__(self, remember: Remember, codec: Codec) -> None:
+        self._remember = remember
+        self._codec = codec
+
+    async def handle(self, message: bytes, position: Origin) -> StageResult:
+        """Decide and store one proposal; raises ``Rejected`` with the reason it was passed over for."""
+        outcome = await self._remember.handle(message, position.partition, position.offset)
+        if outcome.error is not None:
+            raise outcome.error
+        return StageResult(status=outcome.status)
+
+    async def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
+        """Return the refusal; poison never reached ``Remember``, so its position is moved here."""
+        envelope = self._envelope(message)
+        if error.code == POISON:
+            await self._remember.skip(envelope, position, error)
+        return Refusal(
+            StageResult(status="rejected"),
+            dead=error.code != ERASED,
+            tenant_id=envelope.tenant_id if envelope else "",
+            user_id=envelope.user_id if envelope else "",
+            event_id=envelope.event_id if envelope else "",
+        )
+
+    def _envelope(self, message: bytes) -> Proposal | None:
+        try:
+            return self._codec.decode(message, Proposal)
+        except Rejected:
+            return None
+
+
+async def run(here: Here) -> None:
+    """Run the stage until asked to stop."""
+    # The class knows the thresholds of its revision; the model itself is not needed here.
+    policy = policy_of(here.settings, vocabulary, {UseEmbedder.revision: UseEmbedder.similar_threshold})
+    identity = await cluster_identity(here.settings)
+    remember = await Remember.open(here.settings, here.codec, policy, topic_identity=identity, crash=here.crash)
+    try:
+        await run_stage(here, RememberStage(remember, here.codec))
+    finally:
+        await remember.close()
