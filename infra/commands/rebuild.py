@@ -1,0 +1,133 @@
+"""``engram rebuild``: makes a derived store anew from the log and switches to it when it equals Postgres.
+
+An entry: reads the environment, joins rebuild with the reconciler, shows progress. The store's worker must be running.
+"""
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Annotated, Any, Self
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from projectors.door import Door
+from projectors.doors import open_door
+from projectors.entries import STORES, Generation, Store
+from projectors.generations import ROLE
+from projectors.rebuild import Outcome, Rebuild
+from projectors.rebuild import Progress as Step
+from reconcile.run import compare
+from schemas.errors import Misconfigured
+from schemas.settings import Settings, load_settings
+from streams.crash import crash_points
+from streams.postgres import connect
+
+EXIT_DIFFERENT = 1
+
+
+def rebuild(
+    store: Annotated[str, typer.Argument(help="milvus, neo4j, influx, or all of them one after the other")],
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object per store, no progress bar")] = False,
+) -> None:
+    """Rebuild a store from the log beside the live one, compare it with Postgres, and switch if nothing differs.
+
+    Recall goes on all the while. Ends with 1 when there are differences: nothing was switched then.
+    """
+    stores = STORES if store == "all" else tuple(known for known in STORES if known == store)
+    if not stores:
+        raise Misconfigured(f"there is no store {store}: use milvus, neo4j, influx or all")
+    outcomes = asyncio.run(_rebuild_all(load_settings(), stores, as_json))
+    if not all(outcome.switched for outcome in outcomes):
+        raise typer.Exit(EXIT_DIFFERENT)
+
+
+async def _rebuild_all(settings: Settings, stores: tuple[Store, ...], as_json: bool) -> list[Outcome]:
+    console = Console(stderr=as_json)
+    outcomes = []
+    for store in stores:
+        with _Shown(console, visible=not as_json) as shown:
+            outcome = await _rebuild_one(settings, store, shown)
+        outcomes.append(outcome)
+        if as_json:
+            typer.echo(msgspec.json.encode(outcome).decode())
+        else:
+            console.print(_sentence(outcome), highlight=False)
+    return outcomes
+
+
+async def _rebuild_one(settings: Settings, store: Store, shown: "_Shown") -> Outcome:
+    async with AsyncExitStack() as resources:
+        door: Door[Any] = open_door(settings, store)
+        resources.push_async_callback(door.close)
+        connection = await connect(settings, ROLE, autocommit=True)
+        resources.push_async_callback(connection.close)
+
+        async def differences(_: Store, generation: Generation) -> int:
+            report = await compare(settings, door, generation)
+            return report.missing + report.stale + report.orphan
+
+        run = Rebuild(
+            settings,
+            connection,
+            door,
+            compare=differences,
+            crash=crash_points(settings),
+            progress=shown.hear,
+            now_ms=lambda: time.time_ns() // 1_000_000,
+        )
+        return await run.run()
+
+
+def _sentence(outcome: Outcome) -> str:
+    rate = outcome.records / outcome.seconds if outcome.seconds else 0.0
+    what = f"{outcome.store}: generation {outcome.generation}, {outcome.records} records"
+    if outcome.switched:
+        return f"{what} in {outcome.seconds:.1f} s ({rate:.0f} rows/s), 0 differences, live"
+    return (
+        f"{what}, {outcome.differences} differences to Postgres: not switched, the live generation is untouched. "
+        f"See `engram reconcile {outcome.store}`, then run this again"
+    )
+
+
+class _Shown:
+    """The progress bar: rows, rows a second, time left."""
+
+    def __init__(self, console: Console, *, visible: bool) -> None:
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:.0f}/{task.total:.0f} rows"),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not visible,
+        )
+        self._tasks: dict[tuple[str, int, str], TaskID] = {}
+
+    def __enter__(self) -> Self:
+        """Begin to show."""
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the last state on the screen."""
+        self._bar.stop()
+
+    def hear(self, step: Step) -> None:
+        """Show where a rebuild is."""
+        name = (step.store, step.generation, step.step)
+        total, done = (step.total, step.done) if step.step == "projecting" else (1, 0)
+        if name not in self._tasks:
+            for before in self._tasks.values():
+                self._bar.update(before, completed=self._bar.tasks[before].total)
+            text = f"{step.store} generation {step.generation}: {step.step}"
+            self._tasks[name] = self._bar.add_task(text, total=max(total, 1), rate="")
+        task = self._bar.tasks[self._tasks[name]]
+        rate = f"{done / task.elapsed:.0f} rows/s" if done and task.elapsed else ""
+        self._bar.update(self._tasks[name], completed=done, total=max(total, 1), rate=rate)
