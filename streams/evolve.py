@@ -12,8 +12,8 @@ def evolve(record: Body | None, change: Change) -> Body | None:
     """Return the record after ``change``; ``record`` is ``None`` when there was none.
 
     A memory whose content is gone (erased, or its key was destroyed) keeps id, version, status and hash; any other record
-    without content is no more (``None``). Raises ``Broken`` when a memory's versions have a gap or the change is about
-    another record.
+    without content is no more (``None``). A change of a version that is known already was delivered twice and changes nothing.
+    Raises ``Broken`` when a memory's versions have a gap or the change is about another record.
     """
     match change.kind:
         case "memory":
@@ -29,6 +29,8 @@ def _evolve_memory(record: Body | None, change: Change) -> Memory:
     if record is not None and not isinstance(record, Memory):
         raise Broken(f"a change of memory {change.aggregate_id} meets a record of another kind")
     known = 0 if record is None else record.version
+    if record is not None and change.version <= known:
+        return record
     if change.version != known + 1:
         raise Broken(f"memory {change.aggregate_id} has version {known} and meets version {change.version}")
     if change.body is None:

@@ -1,0 +1,203 @@
+"""The outbox in Postgres as the relay sees it: owned shards, claims in order of commit, snapshots, done, failed, dead.
+
+Called by the relay, over one connection in autocommit mode that also holds the locks of the shards: when it is lost, so is
+the right to publish. Knows nothing of Kafka.
+"""
+
+import time
+from collections.abc import Sequence
+from contextlib import aclosing
+
+from schemas.candidates import Vector
+from schemas.settings import Settings
+from streams.postgres import OUTBOX_CHANNEL, Connection, connect, sql, translated
+from streams.publication import OutboxRow, Snapshot, Truth, snapshot_of, working_event_of
+from streams.vector_bytes import values_of
+
+ROLE = "engram_relay"
+_LOOK_SECONDS = 0.5
+_FULL_SCAN_SECONDS = 60.0
+
+
+class Outbox:
+    """Owns shards and hands out their rows.
+
+    ``_floor`` is a number below which no row can appear any more and all rows are published or held, so that a claim does
+    not pass over what was deleted while some long transaction keeps it from being cleaned.
+    """
+
+    def __init__(self, connection: Connection, partitions: int, limit: int) -> None:
+        self._connection = connection
+        self._partitions = partitions
+        self._limit = limit
+        self._shards: set[int] = set()
+        self._held: frozenset[str] = frozenset()
+        self._floor = 0
+        self._looked_at = float("-inf")
+        self._scanned_at = float("-inf")
+        self._mark: tuple[int, int] | None = None
+        self._settled = 0
+
+    @classmethod
+    async def open(cls, settings: Settings) -> "Outbox":
+        """Connect and listen for the writers' signal; raises ``Retryable`` when Postgres is away."""
+        connection = await connect(settings, ROLE, autocommit=True)
+        try:
+            with translated():
+                await connection.execute(f"LISTEN {OUTBOX_CHANNEL}")
+        except BaseException:
+            await connection.close()
+            raise
+        return cls(connection, settings.partitions, settings.relay_claim_rows)
+
+    async def close(self) -> None:
+        """Give up the shards."""
+        await self._connection.close()
+
+    @property
+    def shards(self) -> frozenset[int]:
+        """The shards that this session owns."""
+        return frozenset(self._shards)
+
+    async def take_shards(self) -> None:
+        """Try to own the shards that nobody owns."""
+        wanted = sorted(set(range(self._partitions)) - self._shards)
+        if not wanted:
+            return
+        with translated():
+            cursor = await self._connection.execute(sql("outbox_lock_shard"), {"shards": wanted})
+            taken = {row[0] for row in await cursor.fetchall()}
+        if taken:
+            self._shards |= taken
+            self._floor = 0
+
+    async def claim(self) -> list[OutboxRow]:
+        """Return the next rows in order of commit, at most the claim limit; empty when there are none."""
+        if not self._shards:
+            return []
+        await self._look()
+        names = {
+            "floor": self._floor,
+            "shards": sorted(self._shards),
+            "held": sorted(self._held),
+            "nobody_held": not self._held,
+            "limit": self._limit,
+        }
+        settled = self._settled
+        with translated():
+            cursor = await self._connection.execute(sql("outbox_claim"), names, binary=True)
+            rows = [OutboxRow(*row) for row in await cursor.fetchall()]
+        # Everything up to ``settled`` was visible to this claim: what it did not return is published or held.
+        first = rows[0].outbox_id - 1 if rows else settled
+        self._floor = max(self._floor, min(settled, first))
+        return rows
+
+    async def _look(self) -> None:
+        """Now and then: who is held, which row is due again, and below which number everything is settled."""
+        now = time.monotonic()
+        if now < self._looked_at + _LOOK_SECONDS:
+            return
+        self._looked_at = now
+        with translated():
+            self._held = frozenset(
+                row[0] for row in await (await self._connection.execute(sql("outbox_held"))).fetchall()
+            )
+            due = await (await self._connection.execute(sql("outbox_due"))).fetchone()
+            number = await (await self._connection.execute(sql("outbox_last_number"))).fetchone()
+            seen = await (await self._connection.execute(sql("outbox_transactions"))).fetchone()
+        if number is not None and seen is not None:
+            oldest, following = seen
+            if self._mark is not None and oldest >= self._mark[1]:
+                self._settled = max(self._settled, self._mark[0])
+                self._mark = None
+            if self._mark is None:
+                self._mark = (number[0], following)
+        if due is not None and due[0] is not None:
+            self._floor = min(self._floor, due[0] - 1)
+        if now > self._scanned_at + _FULL_SCAN_SECONDS:
+            # A statement that took its number before its transaction had one could hide below the floor.
+            self._scanned_at = now
+            self._floor = 0
+
+    async def truth_of(self, rows: Sequence[OutboxRow]) -> Truth:
+        """Return the current state of everything that ``rows`` publish: one query each for records, vectors and events."""
+        snapshots = await self._snapshots([row for row in rows if row.wants_snapshot])
+        repaired = [row for row in rows if row.wants_working_event]
+        events = {}
+        if repaired:
+            names = {
+                "tenant_ids": [row.tenant_id for row in repaired],
+                "user_ids": [row.user_id for row in repaired],
+                "event_ids": [row.aggregate_id for row in repaired],
+            }
+            with translated():
+                cursor = await self._connection.execute(sql("outbox_working_events"), names, binary=True)
+                events = {row[0]: working_event_of(row) for row in await cursor.fetchall()}
+        return Truth(snapshots, events)
+
+    async def _snapshots(self, rows: Sequence[OutboxRow]) -> dict[str, Snapshot]:
+        if not rows:
+            return {}
+        wanted = sorted({(row.tenant_id, row.user_id, row.aggregate_id) for row in rows})
+        names = {
+            "tenant_ids": [tenant_id for tenant_id, _, _ in wanted],
+            "user_ids": [user_id for _, user_id, _ in wanted],
+            "memory_ids": [memory_id for _, _, memory_id in wanted],
+        }
+        # One snapshot of the database for records and vectors: they must belong together.
+        with translated():
+            async with self._connection.transaction(), self._connection.pipeline():
+                await self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                records = await self._connection.execute(sql("outbox_snapshots"), names)
+                vectors = await self._connection.execute(sql("outbox_vectors"), names, binary=True)
+            found = {row[0]: snapshot_of(*row[1:]) for row in await records.fetchall()}
+            by_memory: dict[str, list[Vector]] = {}
+            for memory_id, revision, vector in await vectors.fetchall():
+                by_memory.setdefault(memory_id, []).append(Vector(revision, values_of(vector)))
+        return {
+            memory_id: replace_vectors(snapshot, tuple(by_memory.get(memory_id, ())))
+            for memory_id, snapshot in found.items()
+        }
+
+    async def done(self, rows: Sequence[OutboxRow]) -> None:
+        """Remove rows whose messages were acknowledged."""
+        with translated():
+            await self._connection.execute(sql("outbox_done"), {"outbox_ids": [row.outbox_id for row in rows]})
+
+    async def failed(self, row: OutboxRow, error: str, delay_seconds: float) -> None:
+        """Let a row and its user wait ``delay_seconds``."""
+        names = {"outbox_id": row.outbox_id, "error": error, "delay_seconds": delay_seconds}
+        with translated():
+            await self._connection.execute(sql("outbox_failed"), names)
+        self._looked_at = float("-inf")
+
+    async def bury(self, row: OutboxRow, error: str) -> None:
+        """Put a row among the dead; its user waits until an operator requeues it."""
+        with translated():
+            await self._connection.execute(sql("outbox_bury"), {"outbox_id": row.outbox_id, "error": error})
+        self._looked_at = float("-inf")
+
+    async def wait(self, seconds: float) -> None:
+        """Return when a writer signals, or after ``seconds``."""
+        with translated():
+            async with aclosing(self._connection.notifies(timeout=seconds, stop_after=1)) as signals:
+                async for _ in signals:
+                    pass
+
+
+def replace_vectors(snapshot: Snapshot, vectors: tuple[Vector, ...]) -> Snapshot:
+    """Return ``snapshot`` with its vectors."""
+    return Snapshot(
+        snapshot.memory, snapshot.op, snapshot.event_id, snapshot.occurred_at_ms, snapshot.proposal_id, vectors
+    )
+
+
+async def requeue_dead(settings: Settings, outbox_ids: Sequence[int]) -> tuple[int, ...]:
+    """Give dead rows another set of tries at their old place; return the numbers that were found."""
+    connection = await connect(settings, ROLE, autocommit=True)
+    try:
+        with translated():
+            cursor = await connection.execute(sql("outbox_requeue"), {"outbox_ids": list(outbox_ids)})
+            return tuple(sorted(row[0] for row in await cursor.fetchall()))
+    finally:
+        await connection.close()
