@@ -31,7 +31,7 @@ from recall.truth import reason_to_drop, statuses_of
 from schemas.errors import Rejected
 from schemas.ids import check_id
 from schemas.settings import Settings
-from streams.embed import Embedder
+from streams.embedding import Embedder
 from streams.postgres import Pool, borrowed
 from streams.text.masking import mask
 

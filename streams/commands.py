@@ -17,6 +17,7 @@ from schemas.ids import check_id, routing_key
 from schemas.proposals import KINDS, Command, Proposal
 from schemas.settings import Settings
 from schemas.topics import PROPOSALS
+from streams.changes import CommandOutcome
 from streams.kafka import producer, send, started
 from streams.key_pool import Minting
 from streams.postgres import Connection, scoped, sql
@@ -24,16 +25,6 @@ from streams.sealed_records import seal_record
 from streams.stage import check_size
 
 POLL_SECONDS = 0.05
-
-
-class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``remember`` made of a command: the word and the reason it stored, and the memories concerned."""
-
-    proposal_id: str
-    outcome: str
-    reason: str
-    memory_ids: tuple[str, ...]
-    refused: int
 
 
 async def send_command(
@@ -100,13 +91,16 @@ async def wait_for_outcome(
         async with scoped(connection, tenant_id, user_id):
             row = await (await connection.execute(sql("command_outcome"), names)).fetchone()
         if row is not None:
-            outcome, reason, memory_ids, refused = row
+            event_id, kind, outcome, reason, memory_ids, refused, decided_at_ms = row
             return CommandOutcome(
                 proposal_id=proposal_id,
+                event_id=event_id,
+                kind=kind,
                 outcome=outcome,
                 reason=reason,
                 memory_ids=tuple(memory_ids),
                 refused=refused,
+                decided_at_ms=decided_at_ms,
             )
         if time.monotonic() > until:
             raise Retryable(
