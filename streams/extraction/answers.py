@@ -26,11 +26,11 @@ _DEFINITION_QUESTION = re.compile(
 )
 _ASKED_KINDS = (
     (re.compile(r"电话|号码|phone|number", re.IGNORECASE), re.compile(r"\d{3}[\d -]{4,}"), "phone"),
-    (re.compile(r"地址|在哪|哪里|位置|怎么走|\bwhere\b|\baddress\b|\blocated\b", re.IGNORECASE), re.compile(r"[路街道区号巷]|位于|\b(?:street|road|avenue|located|at|in)\b", re.IGNORECASE), "address"),
+    (re.compile(r"地址|在哪|哪里|位置|怎么走|\bwhere\b|\baddress\b|\blocated\b", re.IGNORECASE), re.compile(r"[路街道巷]\S{0,6}号|位于|地址|\b(?:located (?:at|in|on)|\d+ [A-Z]\w+ (?:Street|Road|Avenue|Lane))\b"), "address"),
     (re.compile(r"多少钱|价格|费用|门票|票价|人均|房价|\b(?:price|cost|how much|fee)\b", re.IGNORECASE), re.compile(r"\d+\s*(?:元|块|美元|¥|\$|USD|dollars|euros)|[¥$€£]\s?\d|免费|free", re.IGNORECASE), "price"),
     (re.compile(r"评分|几分|得分|\brat(?:ing|ed)\b", re.IGNORECASE), re.compile(r"\d(?:\.\d)?\s*分|\d\.\d|stars?", re.IGNORECASE), "rating"),
     (re.compile(r"几点|营业|开放|什么时候|时间|多久|\b(?:when|what time|open|hours|how long)\b", re.IGNORECASE), re.compile(r"\d{1,2}[:：点]|小时|全天|\d+ ?(?:am|pm|hours?|minutes?|days?)|[今明后]天|周[一二三四五六日]", re.IGNORECASE), "time"),
-    (re.compile(r"推荐|介绍|哪家|有什么好|\b(?:recommend|suggest|which)\b", re.IGNORECASE), re.compile(r"推荐|《|建议|可以试试|\b(?:recommend|suggest|try|called)\b|[\"“]", re.IGNORECASE), "recommendation"),
+    (re.compile(r"推荐|介绍|哪家|有什么好|\b(?:recommend|suggest|which)\b", re.IGNORECASE), re.compile(r"《[^》]+》|[“\"][^”\"]{2,40}[”\"]|(?:recommend|suggest|try|called|visit) (?:the |\")?[A-Z]\w+"), "recommendation"),
 )  # fmt: skip
 _TOPICS = re.compile(
     r"评分|电话|地址|人均(?:消费)?|价格|门票|推荐菜|营业时间|游玩时间|酒店类型|酒店设施|周边(?:景点|餐馆|酒店)|名称|健身房?|宽带|wifi|WIFI|停车场?|早餐|无烟房|游泳池|洗衣|接机|叫醒|会议室|暖气|接待外宾|商务中心|24小时热水|吹风机|国际长途|看护小孩|酒吧|温泉|SPA|桑拿|棋牌室|残疾人|行李寄存|租车|出发地|到达地|车牌|车型|地铁"
@@ -46,14 +46,27 @@ _NEED = re.compile(
     r"|\b(?:please|could you|can you|I need you to|I'll need you to)(?: also)? (?:send|provide|upload|share|tell me|confirm|attach|give me)\b[^.!?\n]{2,80}",
     re.IGNORECASE,
 )
-_PLEASANTRY = re.compile(r"任何(?:问题|需要|时候)|有(?:其他|什么)|随时|more about|anything else|any other|questions|if you", re.IGNORECASE)
-_STOP = frozenset("the a an is are was what which who where when how do does did you your i me my can could would please of in on at to for and or it this that there any some about tell know have has with".split())
+_NEEDED_THING = re.compile(
+    r"订单|截图|照片|图片|单号|号码|地址|电话|姓名|身份|凭证|发票|信息|账号|邮箱|材料|文件|时间|日期|型号|证明"
+    r"|\b(?:order|screenshot|photo|picture|number|address|receipt|document|file|id|e-?mail|account|proof|invoice|details|date|model)\b",
+    re.IGNORECASE,
+)
+_PLEASANTRY = re.compile(
+    r"任何(?:问题|需要|时候)|有(?:其他|什么)|随时|more about|anything else|any other|questions|if you", re.IGNORECASE
+)
+_STOP = frozenset(
+    "the a an is are was what which who where when how do does did you your i me my can could would please of in on at to for and or it this that there any some about tell know have has with".split()
+)
 
 
 def answer_facts(question: str, clauses: tuple[Clause, ...], answer: str, message_id: str) -> Iterator[Fact]:
     """Yield the facts of an answer that answer the question of the user."""
     asked = " ".join(clause.text for clause in clauses if clause.question)
-    if not asked or _SECRET.search(asked) or re.search(r"\b(?:you|your)\b (?:like|think|feel|have)|你(?:喜欢|觉得|认为|有|会|是|叫)", asked):
+    if (
+        not asked
+        or _SECRET.search(asked)
+        or re.search(r"\b(?:you|your)\b (?:like|think|feel|have)|你(?:喜欢|觉得|认为|有|会|是|叫)", asked)
+    ):
         return
     language = language_of(answer)
     sentences = [part.strip() for part in _ANSWER_END.split(answer[:4000]) if part and part.strip()]
@@ -75,6 +88,8 @@ def promises_of(answer: str, message_id: str) -> Iterator[Fact]:
     language = language_of(answer)
     for attribute, pattern in (("agent_promise", _PROMISE), ("agent_needs", _NEED)):
         match = pattern.search(answer)
+        if match and attribute == "agent_needs" and not _NEEDED_THING.search(match.group()):
+            continue
         if match and not _PLEASANTRY.search(match.group()):
             value = match.group().strip(" ,，。.")
             yield Fact(
@@ -89,7 +104,9 @@ def _definition(question: str, sentences: list[str]) -> tuple[str, str] | None:
     if match is None:
         return None
     term = next(group for group in match.groups() if group).strip(" 的呢啊")
-    if re.fullmatch(r"你|这|那|它|your .*|it|this|that|the .*(?:time|weather)|time|weather|.*天气.*", term, re.IGNORECASE):
+    if re.fullmatch(
+        r"你|这|那|它|your .*|it|this|that|the .*(?:time|weather)|time|weather|.*天气.*", term, re.IGNORECASE
+    ):
         return None
     head = term.lower()
     for sentence in sentences[:2]:

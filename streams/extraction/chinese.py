@@ -20,17 +20,27 @@ _FILLER = re.compile(
 )
 _ADVERB = r"(?:也|都|还|就|又|才|却|现在|目前|如今|平时|平常|一直|从小|最近|近来|特别|非常|十分|很|超级?|真的?|比较|挺|最|蛮|有点儿?|有些|其实|已经|通常|经常|常常?|总是|本来|可能|大概|好像|似乎|应该|或许|也许|确实|从来|向来|尤其|更|相当|格外|极其|太|老|今天|这几年|一般|主要|当然|真心|本人|自己|以前|曾经|之前|过去|小时候|原来|不知道为什么)*"
 _HAS_ADVERB = re.compile(rf"^{_ADVERB}")
-_LEADING_ADVERB = re.compile(r"^(?:最近|近来|目前|现在|如今|平时|平常|可能|好像|大概|似乎|应该是?|也许|或许|一直以来|不知道为什么|从小|以前|曾经|之前|小时候|其实|这几天|这段时间)+(?=我|他|她|妈|爸|搬|住|在|喜|爱)")
+_LEADING_ADVERB = re.compile(
+    r"^(?:最近|近来|目前|现在|如今|平时|平常|可能|好像|大概|似乎|应该是?|也许|或许|一直以来|不知道为什么|从小|以前|曾经|之前|小时候|其实|这几天|这段时间)+(?=我|他|她|妈|爸|搬|住|在|喜|爱)"
+)
 _OTHERS = re.compile(r"^(?:你|您|他们|她们|它们|我们公司|大家|人们|有人|别人|很多人|谁|咱)")
-_REPORTED = re.compile(r"(?:说|问|觉得|以为|认为|猜|记得)我|[说问]过我")
+_REPORTED = re.compile(
+    r"(?:知道|听说|觉得|认为|以为|说|记得)(?:他|她|它|别人|人家)|(?:说|问|觉得|以为|认为|猜|记得)我|[说问]过我"
+)
 _SURNAMES = "赵钱孙李周吴郑王冯陈褚卫蒋沈韩杨朱秦尤许何吕施张孔曹严华金魏陶姜戚谢邹喻柏窦章云苏潘葛范彭郎鲁韦昌马苗凤方俞任袁柳唐罗薛伍余米贝姚孟顾尹江钟宫梁宋庞熊项祝董杜阮蓝季贾路娄童颜郭梅盛林刁徐邱骆高夏蔡田樊胡凌霍虞万支柯管卢莫房裘解应宗丁宣邓郁单洪包诸左石崔吉龚程嵇邢裴陆荣翁荀甄曲封靳段焦谷车侯全班仰仲宁仇栾厉武符刘景詹龙叶幸司黎白蒲邰赖卓蔺屠池乔阎文巩聂晁关查游权逯盖益桓公欧"
 _NAME = r"(?:[\u4e00-\u9fff·]{2,4}|[A-Z][A-Za-z'-]{1,20}(?: [A-Z][A-Za-z'-]{1,20}){0,2}|[a-z]{2,15})"
 _JOB = re.compile(
     r"(?:师|员|家|者|医生|护士|学生|教授|顾问|总监|经理|主管|厨师|司机|店主|老板|程序员|博士|研究生|本科生|大学生|高中生|初中生|教练|编辑|翻译|记者|导游|警察|公务员|自由职业|助理|秘书|保安|保姆|工人|农民|军人|士兵|法官|检察官|演员|歌手|作家|画家|博主|主播|前端|后端|全栈|测试|产品|运营|开发|设计|销售|客服|财务|会计|出纳|人事|行政|市场|外贸|电商|自媒体|金融|投资|咨询|教育|算法|架构|运维|科研|研究|策划|采购|物流|代购|建筑|装修|实习生|合伙人|创始人|CEO|CTO|HR|数据分析|医药代表|飞行员|空姐|工程|程序|码农|医疗|法律|律师|公关|摄影|编程|投行|审计)$"
 )
-_NOT_JOB = re.compile(r"^(?:作业|饭|菜|梦|运动|实验|手术|好|到|什么|这|那|爱好者)|爱好者$|患者$|受害者$|单身|大家|一家|独生|家$(?<!作家)(?<!画家)(?<!专家)(?<!科学家)(?<!艺术家)(?<!音乐家)(?<!企业家)")
-_ORGANISATION = re.compile(r"(?:公司|集团|银行|医院|学校|大学|学院|中学|小学|研究所|研究院|事务所|工厂|厂|酒店|餐厅|店|局|部门|机构|出版社|报社|电视台|工作室|政府|法院|协会|实验室|幼儿园)$")
-_SCHOOL = re.compile(r"(?:大学|学院|中学|小学|高中|初中|一中|附中)$|^(?:清华|北大|复旦|浙大|交大|上交|南大|武大|中科大)$")
+_NOT_JOB = re.compile(
+    r"^(?:作业|饭|菜|梦|运动|实验|手术|好|到|什么|这|那|爱好者)|爱好者$|患者$|受害者$|单身|大家|一家|独生|家$(?<!作家)(?<!画家)(?<!专家)(?<!科学家)(?<!艺术家)(?<!音乐家)(?<!企业家)"
+)
+_ORGANISATION = re.compile(
+    r"(?:公司|集团|银行|医院|学校|大学|学院|中学|小学|研究所|研究院|事务所|工厂|厂|酒店|餐厅|店|局|部门|机构|出版社|报社|电视台|工作室|政府|法院|协会|实验室|幼儿园)$"
+)
+_SCHOOL = re.compile(
+    r"(?:大学|学院|中学|小学|高中|初中|一中|附中)$|^(?:清华|北大|复旦|浙大|交大|上交|南大|武大|中科大)$"
+)
 _COUNT = r"(?:[一二两三四五六七八九]|\d{1,2})"
 
 
@@ -91,23 +101,28 @@ _RULES: tuple[Rule, ...] = (
     _rule("allergic_to", r"的?过敏原是(?P<v>.{1,20})$", many=True, confidence=EXPLICIT),
     _rule("health_condition", r"(?:患有|得了|查出了?|确诊了?|有)(?P<v>[\u4e00-\u9fff]{0,6}(?:高血压|糖尿病|哮喘|心脏病|抑郁症|焦虑症|胃病|胃炎|关节炎|偏头痛|甲亢|甲减|痛风|贫血|鼻炎|颈椎病|腰椎间盘突出|近视|失眠症?|湿疹|癌症|高血脂|脂肪肝))$"),
     _rule("diet", r"(?:是)?(?:一?个)?(?P<v>素食者|素食主义者|吃素|吃全素|纯素|清真|戒糖|生酮饮食|低碳饮食|蛋奶素)(?:的|了)?$"),
-    _rule("dislikes", r"(?:不(?:太|是很|怎么|大|再|是特别|那么)?(?:喜欢|爱|想要|感兴趣|习惯)|讨厌|受不了|反感|厌恶|最烦|很烦|烦|痛恨|恨|怕(?!出|自己|我|影响|错)|对(?=.{1,12}(?:不感兴趣|没兴趣|无感)))(?P<v>.{1,40}?)(?:了|不感兴趣|没兴趣|无感)?$", many=True),
+    _rule("dislikes", r"(?:不(?:太|是很|怎么|大|再|是特别|那么)?(?:喜欢|爱|想要|感兴趣|习惯)|讨厌|受不了|反感|厌恶|最烦|很烦|烦|痛恨|恨|怕(?=(?:吃)?(?:辣|冷|热|黑|高|狗|猫|虫子?|蛇|蟑螂|打针|吵|水|晕车)$)|对(?=.{1,12}(?:不感兴趣|没兴趣|无感)))(?P<v>.{1,40}?)(?:了|不感兴趣|没兴趣|无感)?$", many=True),
     _rule("avoids", r"(?:从?不|不能|不可以|不敢|戒了?)(?P<v>(?:吃|喝|抽|碰|沾)(?:太)?[\u4e00-\u9fff、和]{1,16}|(?:烟|酒|糖|咖啡|奶茶)(?=了?$))(?:的|了)?$", check="avoids"),
     _rule("accepts", r"(?:能|可以)接受(?P<v>.{1,20})$", many=True),
     _rule("prefers", r"(?:更?(?:偏好|偏爱|倾向于?|青睐)|宁愿|宁可|更喜欢|更爱)(?P<v>.{1,40}?)$", many=True),
     _rule("likes", r"(?:喜欢上?了?|喜爱|热爱|酷爱|钟爱|爱上了?|迷上了?|痴迷于?|沉迷于?|爱(?=[看吃喝玩听打跑唱画读喝运爬游骑养做旅健])|对(?=.{1,14}(?:感兴趣|有兴趣|很有热情))|是(?=.{1,12}(?:爱好者|迷|粉丝|控)$))(?P<v>.{1,60}?)(?:很|非常|特别|比较|挺|都|也)?(?:感兴趣|有兴趣|很有热情|爱好者|的?粉丝|迷(?=$))?$", many=True),
+    _rule("likes", r"(?:喜欢|爱)的(?:[\u4e00-\u9fff]{1,6})?是(?P<v>.{1,30})$", many=True),
     _rule("likes", r"的?(?:兴趣爱好|业余爱好|爱好|兴趣|最爱)(?:是|有|包括|就是)(?P<v>.{1,60})$", many=True),
     _rule("likes", r"(?:的)?(?:喜欢的|最爱的|最喜欢的|爱吃的|爱喝的)[\u4e00-\u9fff]{1,6}是(?P<v>.{1,24})$", many=True),
-    _rule("habit", r"(?:有)?(?:每天|每周|每个?周末|每晚|每天早上|每天晚上|习惯|会在?每)(?P<v>.{2,24})$", check="habit"),
+    _rule("habit", r"(?:有|会在?)*(?P<v>(?:每天|每周|每个?周末|每晚|每个?月|每年|习惯).{2,24})$", check="habit"),
     _rule("learning", r"(?:开始|正在|在|刚开始|刚)+(?:自学|学习|学)(?:着|如何|怎么|习)?(?P<v>.{1,20})$", many=True),
-    _rule("reading", r"(?:正在|在|开始)(?:看|读|追)(?:一[本部些])?(?:电视剧|书|小说|电影|剧)?(?:叫做?)?(?P<v>《[^》]{1,30}》)", check="title"),
+    _rule("reading", r"(?:正在|在|开始)(?:看|读|追).{0,16}?(?P<v>《[^》]{1,30}》)", check="title"),
     _rule("speaks", r"(?:会|能)说?(?:一口流利的)?(?P<v>(?:英语|日语|法语|德语|西班牙语|韩语|粤语|俄语|意大利语|葡萄牙语|阿拉伯语|上海话|闽南语|四川话|中文|英文|日文)(?:[、和](?:英语|日语|法语|德语|西班牙语|韩语|粤语|俄语|中文|英文|日文))*)$", many=True),
     _rule("trait", r"(?:的)?(?:性格|个性)(?:是|比较|很|有点|偏)*(?P<v>[\u4e00-\u9fff]{2,8})$"),
     _rule("trait", r"是(?:一?个)?(?P<v>左撇子|独生子女?|内向的人?|外向的人?|夜猫子|工作狂|[EI][NS][TF][JP]|早起的人|社恐|路痴)$"),
     _rule("wechat", r"的?(?:微信号?|vx|VX)(?:是|号是|:|：)?(?P<v>[A-Za-z][A-Za-z0-9_-]{5,19})$", confidence=EXPLICIT),
 )  # fmt: skip
-_TOPIC_LIKE = re.compile(r"^(?P<v>[^我你他她]{2,20}?)我(?:也|都|还|一直|真的|是|就)*(?P<no>不(?:太|怎么|是很)?|讨厌)?(?:很|非常|特别|超|最|挺|比较)*(?:喜欢|爱|感兴趣)?(?:的|了)?$")
-_NICKNAME = re.compile(r"^(?:你|您)?(?:可以|就|以后|也可以|请|都)*(?:叫|喊|称呼)我(?:为|作|做)?(?P<v>[^，。你他她它的了一起]{1,8}?)(?:就行|就好|即可|吧|好了|就可以)*了?$")
+_TOPIC_LIKE = re.compile(
+    r"^(?P<v>[^我你他她]{2,20}?)我(?:也|都|还|一直|真的|是|就)*(?P<no>不(?:太|怎么|是很)?|讨厌)?(?:很|非常|特别|超|最|挺|比较)*(?:喜欢|爱|感兴趣)?(?:的|了)?$"
+)
+_NICKNAME = re.compile(
+    r"^(?:你|您)?(?:可以|就|以后|也可以|请|都)*(?:叫|喊|称呼)我(?:为|作|做)?(?P<v>[^，。你他她它的了一起]{1,8}?)(?:就行|就好|即可|吧|好了|就可以)*了?$"
+)
 _SELF_NAME = re.compile(rf"^是(?P<v>[{_SURNAMES}][\u4e00-\u9fff]{{1,2}}|[小老阿][\u4e00-\u9fff])$")
 _STOP_RULES = frozenset({"city", "hometown", "age", "birthday", "job", "name"})
 
@@ -123,6 +138,7 @@ def _subject_pattern() -> re.Pattern[str]:
     )
 
 
+@lru_cache(maxsize=256)
 def opened(text: str) -> str:
     """Return the clause without fillers, times and adverbs that stand before its subject."""
     body = text
@@ -137,10 +153,10 @@ def opened(text: str) -> str:
         body = shorter
 
 
-def subject_of(text: str, carried: str) -> tuple[str | None, str]:
+def subject_of(text: str, carried: str | None, person: str | None) -> tuple[str | None, str]:
     """Return who a clause speaks about and the rest of it; ``None`` when it is somebody we cannot name.
 
-    ``carried`` is the subject of the clause before, which an omitted subject continues.
+    ``carried`` is the subject an omitted one continues, ``person`` whom 他 or 她 means.
     """
     body = opened(text)
     if _REPORTED.search(body):
@@ -153,7 +169,7 @@ def subject_of(text: str, carried: str) -> tuple[str | None, str]:
         cut = len(match["me"])
         return USER, body[cut:]
     if match["pronoun"]:
-        return (carried if carried != USER else None), rest
+        return person, rest
     if match["name"]:
         return f"person:{match['name']}", rest
     if match["owner"] in {"他", "她", "你", "您"}:
@@ -221,7 +237,11 @@ def _avoided(value: str, base: Fact) -> Iterator[Fact]:
     """``不吃香菜``: the thing is 香菜, the sentence keeps the verb."""
     verb = value[0] if value[0] in "吃喝抽碰沾" else ""
     for thing in list_chinese(value[len(verb) :]):
-        told = f"{subject_label(base.subject, 'zh')}不{verb}{thing}" if verb else f"{subject_label(base.subject, 'zh')}戒了{thing}"
+        told = (
+            f"{subject_label(base.subject, 'zh')}不{verb}{thing}"
+            if verb
+            else f"{subject_label(base.subject, 'zh')}戒了{thing}"
+        )
         yield replace(base, attribute="avoids", value=thing, sentence=told)
 
 
@@ -231,7 +251,10 @@ def _work(match: re.Match[str], base: Fact) -> Iterator[Fact]:
         return
     if is_place(place) and not _ORGANISATION.search(place):
         yield replace(base, attribute="city", value=place)
-    elif usable_chinese(place) and not re.search(r"家里?$|^(?:一家|这|那|当前|目前|外面|外地|国外|办公室|公园|图书馆|教室)", place):
+    elif usable_chinese(place) and not re.search(
+        r"家里?$|^(?:一家|这|那|当前|目前|外面|外地|国外|办公室|公园|图书馆|教室)|考虑|找|想|换|努力|认真|忙|做|学",
+        place,
+    ):
         yield replace(base, attribute="employer", value=place)
     if job:
         yield replace(base, attribute="job", value=job)
@@ -240,7 +263,9 @@ def _work(match: re.Match[str], base: Fact) -> Iterator[Fact]:
 def _passes(check: str, value: str) -> bool:
     match check:
         case "name":
-            return not re.search(r"什么|怎么|[的了吗呢]$", value) and not re.fullmatch(r"(?:not|a|an|the|app|ai)", value)
+            return not re.search(r"什么|怎么|[的了吗呢]$", value) and not re.fullmatch(
+                r"(?:not|a|an|the|app|ai)", value
+            )
         case "place":
             return is_place(value)
         case "city":
@@ -252,7 +277,9 @@ def _passes(check: str, value: str) -> bool:
         case "avoids":
             return not re.search(r"了解|起|惯|完|到|下|饱|亏|力|醋|惊|苦头", value)
         case "habit":
-            return re.search(r"跑|练|读|看|喝|吃|走|睡|起床|运动|健身|游泳|瑜伽|冥想|写|学|骑|爬|打", value) is not None and usable_chinese(value, 24)
+            return re.search(
+                r"跑|练|读|看|喝|吃|走|睡|起床|运动|健身|游泳|瑜伽|冥想|写|学|骑|爬|打", value
+            ) is not None and usable_chinese(value, 24)
         case "title":
             return True
     return usable_chinese(value, 60)

@@ -55,6 +55,10 @@ _EN_QUESTION = re.compile(
     r"^(?:and |but |so |then |well |hey |hi |ok(?:ay)? )*(?:do|does|did|is|are|am|was|were|can|could|would|will|should|shall|have you|has|may|might|what|who|whom|whose|which|when|where|why|how|isn't|aren't|don't|doesn't|any)\b",
     re.IGNORECASE,
 )
+_EN_UNMARKED_QUESTION = re.compile(
+    r"(?:(?:can|could|would|will|do|did|are|have|should|may) (?:you|I|we)\b|(?:what|how|where|why|who|when) (?:is|are|was|do|does|did|can|should|to|about|much|many)\b|is there|are there)",
+    re.IGNORECASE,
+)
 _HEDGE = re.compile(
     r"好像|可能|大概|也许|或许|似乎|应该是|说不定|不太确定|不确定|没准|貌似|估计"
     r"|\b(?:maybe|perhaps|possibly|probably|might|i think|i guess|i suppose|not sure|not certain|kind of|sort of|i believe|seem(?:s|ed)?|apparently)\b",
@@ -119,7 +123,7 @@ def _marked(text: str) -> Iterator[Clause]:
 def _sentence(body: str, number: int, *, asked: bool) -> Iterator[Clause]:
     language = language_of(body)
     mixed = has_cjk(body) and language == "en"
-    parts = [part.strip(" 、,\t\"“”") for part in (_ZH_COMMA if language == "zh" or mixed else _EN_SPLIT).split(body)]
+    parts = [part.strip(' 、,\t"“”') for part in (_ZH_COMMA if language == "zh" or mixed else _EN_SPLIT).split(body)]
     parts = [part[:CLAUSE_LIMIT_CHARACTERS] for part in parts if part]
     questions = _questions(parts, language, asked=asked)
     corrected = supposed = False
@@ -147,6 +151,6 @@ def _questions(parts: list[str], language: str, *, asked: bool) -> list[bool]:
     first = next((index for index, part in enumerate(parts) if _EN_QUESTION.search(part)), None)
     if first is None:
         first = len(parts) - 1 if asked else len(parts)
-    elif not asked:
-        first = len(parts) if re.match(r"(?:do not|don't|is|are|was|will|may|might|any|have|has|am)\b", parts[first], re.I) else first
+    elif not asked and not _EN_UNMARKED_QUESTION.match(parts[first]):
+        first = len(parts)
     return [index >= first for index in range(len(parts))]

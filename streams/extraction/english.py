@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from streams.extraction.facts import EXPLICIT, HEDGED, PLAIN, USER, Fact, person_by_word, subject_label
+from streams.extraction.facts import EXPLICIT, HEDGED, PLAIN, USER, Fact, person_by_word, sentence_of, subject_label
 from streams.extraction.values import clean_english, list_english, usable_english
 
 _FILLER = re.compile(
@@ -86,7 +86,7 @@ _RULES: tuple[Rule, ...] = (
     _rule("city", rf"(?:(?:have )?live(?:s|d)?(?: here)? in|{_BE} living in|{_BE} based in|reside(?:s)? in|(?:have |has )?moved (?:from [\w ]{{2,30}} )?(?:back )?to|(?:have |has )?relocated to|{_BE} located in|settled in) {_PLACE}", check="place", exact_case=True),
     _rule("employment", r"work(?:s|ed|ing)? as (?:an? )?(?P<v>.{2,60})$"),
     _rule("employment", rf"{_BE} working as (?:an? )?(?P<v>.{{2,60}})$"),
-    _rule("employment", r"(?:job|profession|occupation) is (?:an? |as an? )?(?P<v>.{2,60})$"),
+    _rule("employment", r"(?:job|profession|occupation) is (?:an? |as an? )?(?P<v>.{2,60})$", check="job"),
     _rule("employment", rf"(?:{_BE}|became|have become) an? (?P<v>.{{2,60}})$", check="job"),
     _rule("employer", r"(?:work(?:s)?|have worked|started|am working|is working|joined)(?: a new job)?(?: (?:at|for|with))? (?P<v>(?:an? |the )?[A-Z][\w&'’. -]{1,40}?)(?: (?:as|in|since|last|this|next|on) .*)?$", exact_case=True, check="employer"),
     _rule("job", r"(?:work(?:s)?|am working|is working) in (?P<v>[a-z][a-z &-]{2,30})$", exact_case=True),
@@ -103,26 +103,30 @@ _RULES: tuple[Rule, ...] = (
     _rule("allergic_to", rf"ha(?:ve|s) an? (?:(?:severe|bad|serious|mild|life-threatening) )?(?:(?P<v>(?:{_FOODS})(?:(?:,| and| or) (?:{_FOODS}))*|[a-z]{{3,20}}) allergy|allergy to (?P<w>.{{2,60}}))$", many=True, confidence=EXPLICIT),
     _rule("health_condition", r"(?:have|has|suffer(?:s)? from|(?:was|were|been) diagnosed with|am living with) (?P<v>(?:type [12] |chronic |high )?(?:diabetes|asthma|hypertension|blood pressure|depression|anxiety disorder|migraines?|arthritis|celiac disease|insomnia|anemia|epilepsy|adhd|cancer|eczema|heart disease|lactose intolerance|crohn's disease))\b"),
     _rule("diet", rf"(?:{_BE} (?:an? )?|became |eat |follow an? |keep )(?P<v>vegetarian|vegan|pescatarian|kosher|halal|gluten[- ]free|lactose intolerant|keto|paleo|low[- ]carb)\b"),
-    _rule("dislikes", r"(?:do(?:es)? not (?:like|enjoy|love|care for|want|fancy)|do(?:es)? not like|hate(?:s)?|dislike(?:s)?|can not (?:stand|bear)|detest(?:s)?|loathe(?:s)?|(?:am|is) not (?:into|a (?:big |huge )?fan of|keen on|fond of|interested in))(?: any| to)? (?P<v>.{2,90})$", many=True),
+    _rule("dislikes", r"(?:do(?:es)? not (?:like|enjoy|love|care for|fancy)|do(?:es)? not like|hate(?:s)?|dislike(?:s)?|can not (?:stand|bear)|detest(?:s)?|loathe(?:s)?|(?:am|is) not (?:into|a (?:big |huge )?fan of|keen on|fond of|interested in))(?: any)?(?P<to> to)? (?P<v>.{2,90})$", many=True),
     _rule("likes", r"(?:no longer|do(?:es)? not)(?: like| enjoy)? (?P<v>.{2,60}) anymore$", many=True, negated=True),
     _rule("avoids", r"(?:do(?:es)? not|never|can not|no longer|stopped|quit|gave up) (?P<v>(?:eat|drink|smoke|eating|drinking|smoking)(?: .{2,40})?)$", check="plain"),
     _rule("avoids", r"avoid(?:s)? (?P<v>.{3,50})$", many=True),
     _rule("contact_preference", r"prefer(?:s)? (?:to be (?:contacted|reached)|being contacted|to get messages|contact|to (?:communicate|talk)) (?:by|via|through|over|on) (?P<v>e-?mail|phone|text|sms|wechat|whatsapp|chat|letter)"),
-    _rule("prefers", r"(?:would rather|prefer(?:s)?|favou?r(?:s)?)(?: to)? (?P<v>.{2,90})$", many=True),
-    _rule("likes", rf"(?:like(?:s)?|love(?:s)?|enjoy(?:s)?|adore(?:s)?|(?:have|has) (?:always )?(?:loved|liked|enjoyed)|{_BE} (?:into|fond of|an? (?:big |huge |great |avid )?(?:fan of|lover of)|obsessed with|passionate about|keen on|crazy about|interested in|addicted to)|{_BE} a fan of|have a passion for)(?: to)? (?P<v>.{{2,120}})$", many=True),
+    _rule("prefers", r"(?:would rather|prefer(?:s)?|favou?r(?:s)?)(?P<to> to)? (?P<v>.{2,90})$", many=True),
+    _rule("likes", rf"(?:like(?:s)?|love(?:s)?|enjoy(?:s)?|adore(?:s)?|(?:have|has) (?:always )?(?:loved|liked|enjoyed)|{_BE} (?:into|fond of|an? (?:big |huge |great |avid )?(?:fan of|lover of)|obsessed with|passionate about|keen on|crazy about|interested in|addicted to)|{_BE} a fan of|have a passion for)(?P<to> to)? (?P<v>.{{2,120}})$", many=True),
     _rule("likes", r"(?:main |biggest )?(?:hobby|hobbies|interests?|passions?) (?:is|are|include(?:s)?)(?: to)? (?P<v>.{2,120})$", many=True),
     _rule("favourite", r"(?:all-time )?favou?rite (?P<k>[a-z ]{2,24}?) (?:is|are|has always been|would be) (?P<v>.{2,60})$"),
     _rule("habit", r"(?P<v>(?:go|run|jog|swim|exercise|read|drink|eat|work out|meditate|practice|get up|wake up|walk|play|do)\b.{0,50}\b(?:every|each|twice|three times|once|daily|on (?:mon|tues|wednes|thurs|fri|satur|sun)days)\b.{0,30})$", check="plain"),
-    _rule("learning", rf"(?:{_BE} (?:learning|studying|taking up|teaching myself)|have been (?:learning|studying|practicing)|has been (?:learning|studying)|started (?:learning|studying)|am taking)(?: how to| to)? (?P<v>.{{2,60}})$", many=True),
-    _rule("reading", rf"(?:{_BE} (?:reading|watching)|have been (?:reading|watching))(?: an?)?(?: \w+){{0,5}} (?:called |titled |named )?[\"“](?P<v>[^\"”]{{2,60}})[\"”]?", check="plain"),
+    _rule("learning", rf"(?:{_BE} (?:learning|studying|taking up|teaching myself)|have been (?:learning|studying|practicing)|has been (?:learning|studying)|started (?:learning|studying)|am taking)(?P<to> how to| to)? (?P<v>.{{2,60}})$", many=True),
+    _rule("reading", rf"(?:{_BE} (?:reading|watching)|have been (?:reading|watching))(?: an?)?(?: \w+){{0,5}} (?:called |titled |named )?[\"“](?P<v>[^\"”]{{2,60}})[\"”]?", check="title"),
     _rule("speaks", r"speak(?:s)?(?: fluent| some| a little| native)? (?P<v>(?:English|French|German|Spanish|Chinese|Mandarin|Cantonese|Japanese|Korean|Italian|Portuguese|Russian|Arabic|Hindi)(?:(?:,| and|, and) (?:English|French|German|Spanish|Chinese|Mandarin|Cantonese|Japanese|Korean|Italian|Portuguese|Russian|Arabic|Hindi))*)", many=True),
     _rule("trait", rf"{_BE} (?:an? )?(?P<v>left-handed|introvert(?:ed)?|extrovert(?:ed)?|night owl|early bird|morning person|colou?r ?blind|[IE][NS][TF][JP]|only child|workaholic)\b"),
     _rule("name", r"am (?P<v>[A-Z][a-z'’-]{1,20}(?: [A-Z][a-z'’-]{1,20})?)$", exact_case=True, confidence=EXPLICIT, check="self_name"),
     _rule("nationality", rf"{_BE} (?P<v>[A-Z]\w+)$", exact_case=True, check="nationality"),
 )  # fmt: skip
-_CALL_ME = re.compile(rf"^(?:please |just |you can |everyone |people |my friends )*call(?:s)? me (?P<v>{_NAME})$", re.IGNORECASE)
+_CALL_ME = re.compile(
+    rf"^(?:please |just |you can |everyone |people |my friends )*call(?:s)? me (?P<v>{_NAME})$", re.IGNORECASE
+)
 _NAMED_APPOSITION = re.compile(r"^([A-Z][a-z'’-]{1,20}), (?:an? )?(?P<rest>.+)$")
-_WOULD_LIKE = re.compile(r"^would (?:like|love|prefer|enjoy)|^(?:will|might|may|could|should|can|had|need|want)\b", re.IGNORECASE)
+_WOULD_LIKE = re.compile(
+    r"^would (?:like|love|prefer|enjoy)|^(?:will|might|may|could|should|can|had|need|want)\b", re.IGNORECASE
+)
 
 
 @lru_cache(maxsize=1)
@@ -138,28 +142,35 @@ def _subject_pattern() -> re.Pattern[str]:
     )
 
 
+@lru_cache(maxsize=256)
 def opened(text: str) -> str:
     """Return the clause without fillers at its beginning and with contractions written out."""
     body = text
-    for pattern, replacement in _CONTRACTIONS:
-        body = pattern.sub(replacement, body)
+    if "'" in body or "’" in body or "cannot" in body or "dont" in body:
+        for pattern, replacement in _CONTRACTIONS:
+            body = pattern.sub(replacement, body)
     return _FILLER.sub("", body)
 
 
-def subject_of(text: str, carried: str) -> tuple[str | None, str]:
-    """Return who a clause speaks about and the rest of it; ``None`` when it is somebody we cannot name."""
+def subject_of(text: str, carried: str | None, person: str | None) -> tuple[str | None, str]:
+    """Return who a clause speaks about and the rest of it; ``None`` when it is somebody we cannot name.
+
+    ``carried`` is the subject an omitted one continues, ``person`` whom he or she means.
+    """
     body = opened(text)
     match = _subject_pattern().match(body)
     if match is None:
         if _CALL_ME.match(body):
             return USER, body
-        verb = re.match(r"(?:am|work|live|love|like|hate|enjoy|prefer|allergic|based|from|not|no longer|born|moved|do not)\b", body)
+        verb = re.match(
+            r"(?:am|work|live|love|like|hate|enjoy|prefer|allergic|based|from|not|no longer|born|moved|do not)\b", body
+        )
         return (carried, body) if verb else (None, body)
     rest = re.sub(r"^(?:who|that) (?=is|was|has|likes|hates|lives|works|loves)", "", body[match.end() :])
     if match["me"] or match["mine"]:
         return USER, rest
     if match["pronoun"]:
-        return (carried if carried != USER else None), rest
+        return person, rest
     if match["name"]:
         named = match["name"]
         return (f"person:{named}", rest) if named[0].isupper() and named.lower() not in _NO_PERSON else (None, body)
@@ -181,7 +192,7 @@ def facts_of(text: str, subject: str, rest: str, *, hedged: bool, past: bool) ->
     if call := _CALL_ME.match(opened(text)):
         yield replace(base, subject=USER, attribute="nickname", value=call["v"], confidence=EXPLICIT)
         return
-    bare = _ADVERB.sub("", rest.strip(" .,!?")) if "\"" not in rest else rest
+    bare = _ADVERB.sub("", rest.strip(" .,!?")) if '"' not in rest else rest
     if _WOULD_LIKE.match(bare) and not bare.startswith("would rather"):
         return
     if subject == USER and re.match(r"am [A-Z]", bare) and (apposition := _NAMED_APPOSITION.match(bare[3:])):
@@ -233,10 +244,16 @@ def _facts_of_match(rule: Rule, match: re.Match[str], base: Fact) -> Iterator[Fa
         return
     attribute = "hometown" if rule.attribute == "nationality" else rule.attribute
     values = list_english(raw) if rule.many else (_single(rule.check, raw),)
+    infinitive = groups.get("to")
     for value in values:
         if value and (rule.many or _passes(rule.check, value)):
+            told = (
+                sentence_of(replace(base, attribute=attribute, value=f"{infinitive.strip()} {value}"))
+                if infinitive
+                else ""
+            )
             yield replace(
-                base, attribute=attribute, value=value, negated=rule.negated, confidence=rule.confidence,
+                base, attribute=attribute, value=value, negated=rule.negated, confidence=rule.confidence, sentence=told,
                 intent="correct" if rule.negated else "inform",
             )  # fmt: skip
 
@@ -247,7 +264,12 @@ def _avoided(raw: str, base: Fact) -> Iterator[Fact]:
     verb, things = (match["verb"].lower(), match["thing"]) if match else ("", raw)
     label = subject_label(base.subject, "en")
     if verb and not clean_english(things):
-        yield replace(base, attribute="avoids", value={"eat": "eating", "drink": "alcohol", "smoke": "smoking"}[verb], sentence=f"{label} does not {verb}")
+        yield replace(
+            base,
+            attribute="avoids",
+            value={"eat": "eating", "drink": "alcohol", "smoke": "smoking"}[verb],
+            sentence=f"{label} does not {verb}",
+        )
         return
     for thing in list_english(things):
         told = f"{label} does not {verb} {thing}" if verb else f"{label} avoids {thing}"
@@ -257,11 +279,13 @@ def _avoided(raw: str, base: Fact) -> Iterator[Fact]:
 def _single(check: str, raw: str) -> str:
     if check == "place":
         return re.sub(r"^the ", "", re.split(r"\s+(?:and|with|for|since|as|near|but|last|this)\b", raw)[0]).strip(" ,.")
-    return clean_english(raw) if check != "date" else raw.strip(" .,!")
+    return clean_english(raw) if check not in {"date", "title"} else raw.strip(" .,!")
 
 
 def _favourite(base: Fact, kind: str, value: str) -> str:
-    owner = "The user's" if base.subject == USER else f"{base.subject.partition(':')[2].replace('_', ' ').capitalize()}'s"
+    owner = (
+        "The user's" if base.subject == USER else f"{base.subject.partition(':')[2].replace('_', ' ').capitalize()}'s"
+    )
     return f"{owner} favourite {kind} is {value}"
 
 
@@ -290,6 +314,8 @@ def _passes(check: str, value: str) -> bool:
             return _NATIONALITY.match(value) is not None
         case "age":
             return 0 < int(value) < 130
+        case "title":
+            return True
         case "date":
             return re.search(r"\d", value) is not None
         case "place":

@@ -64,7 +64,13 @@ def orders_of(message: str, clauses: tuple[Clause, ...], answer: str, previous: 
         entity = earlier if earlier and earlier[1] != "latest" else entity
     language = clauses[0].language if clauses else "en"
     base = Fact(
-        attribute="", value="", language=language, type="order_state", entity_type=entity[0], entity_id=entity[1], confidence=PLAIN
+        attribute="",
+        value="",
+        language=language,
+        type="order_state",
+        entity_type=entity[0],
+        entity_id=entity[1],
+        confidence=PLAIN,
     )
     if entity[1] != "latest":
         base = replace(base, confidence=EXPLICIT)
@@ -80,7 +86,13 @@ def orders_of(message: str, clauses: tuple[Clause, ...], answer: str, previous: 
     if solution := _SOLUTION.search(answer):
         value = (solution["zh"] or solution["en"]).strip()
         yield replace(
-            base, attribute="order_solution", value=value, source="assistant", importance=0.5, message_id=answer_id, confidence=PLAIN
+            base,
+            attribute="order_solution",
+            value=value,
+            source="assistant",
+            importance=0.5,
+            message_id=answer_id,
+            confidence=PLAIN,
         )
 
 

@@ -82,7 +82,9 @@ def complete(prepared: Prepared, extraction: Extraction) -> Extraction:
     )
     status = extraction.status
     if status in {"extracted", "nothing"}:
-        status = "extracted" if candidates else ("noise" if not turn.user_message and not prepared.refusals else "nothing")
+        status = (
+            "extracted" if candidates else ("noise" if not turn.user_message and not prepared.refusals else "nothing")
+        )
     return msgspec.structs.replace(
         extraction,
         status=status,

@@ -11,7 +11,25 @@ from importlib import resources
 
 _SUFFIX = re.compile(r"(?:市|省|县|区|镇|村|乡|州|盟|旗|自治区|新区)$")
 _DIVISION = re.compile(r'^\s*(\S+)\s+(?:province|county)="([^"]+)"', re.MULTILINE)
-_NO_PLACE = frozenset({"城区", "郊区", "市区", "小区", "社区", "地区", "灾区", "这个城市", "城市", "农村", "乡村", "山区", "新区", "市辖区", "县"})
+_NO_PLACE = frozenset(
+    {
+        "城区",
+        "郊区",
+        "市区",
+        "小区",
+        "社区",
+        "地区",
+        "灾区",
+        "这个城市",
+        "城市",
+        "农村",
+        "乡村",
+        "山区",
+        "新区",
+        "市辖区",
+        "县",
+    }
+)
 
 
 @lru_cache(maxsize=1)
@@ -39,6 +57,8 @@ def is_place(word: str) -> bool:
         return True
     if re.fullmatch(r"[A-Z][A-Za-z .'-]+", word):
         return True
-    if any(word[:cut] in _places() and (word[cut:] in _places() or _SUFFIX.search(word)) for cut in range(2, len(word) - 1)):
+    if any(
+        word[:cut] in _places() and (word[cut:] in _places() or _SUFFIX.search(word)) for cut in range(2, len(word) - 1)
+    ):
         return True
     return len(word) >= 3 and _SUFFIX.search(word) is not None and not re.search(r"[这那哪我你他的个]", word)

@@ -32,7 +32,9 @@ _LANGUAGE = re.compile(
     r"|\b(?:answer|reply|respond|speak|talk|write|communicate)(?: (?:to|with) me)?(?: always| only)? in (?P<en>English|Chinese|Mandarin|French|German|Spanish|Japanese|Korean|Italian|Portuguese|Russian)\b",
     re.IGNORECASE,
 )
-_ONE_LANGUAGE_TASK = re.compile(r"用(?:中文|英文|英语|日语)(?:怎么|如何)|翻译|怎么说|写一|how do you say", re.IGNORECASE)
+_ONE_LANGUAGE_TASK = re.compile(
+    r"用(?:中文|英文|英语|日语)(?:怎么|如何)|翻译|怎么说|写一|how do you say", re.IGNORECASE
+)
 _CONTACT = re.compile(
     r"(?P<zh1>(?:别|不要|不用|请勿|少)(?:再|总|老)?(?:给我)?(?:打|发|来)(?:我)?(?:的)?(?:太多)?(?:电话|短信|邮件|微信|消息)(?:给我)?)"
     r"|(?:有事|请|可以|以后|尽量|最好|麻烦|直接|优先|都|就|希望)+(?:直接|用|通过|给我|在)*(?P<zh2>(?:发|打|用|走)?(?:个)?(?:短信|邮件|微信|电话|邮箱)(?:上?联系我?|找我|通知我?|给我|沟通)?)(?:就好|就行|即可|吧)?$"
@@ -48,7 +50,10 @@ _INSTRUCTION = re.compile(
     r"|^(?:please )?(?P<en2>(?:do not|don't) (?:make (?:things|stuff|anything) up|invent|guess|fabricate)\b.{0,40})$",
     re.IGNORECASE,
 )
-_OTHERS_CONTACT = re.compile(r"他的|她的|同事的|朋友的|客服|餐厅|酒店|公司的|\b(?:his|her|their|its)\b|hotel|restaurant|customer service", re.IGNORECASE)
+_OTHERS_CONTACT = re.compile(
+    r"他的|她的|同事的|朋友的|客服|餐厅|酒店|公司的|\b(?:his|her|their|its)\b|hotel|restaurant|customer service",
+    re.IGNORECASE,
+)
 _OWN_CONTACT = re.compile(
     r"我的?(?:新|备用|常用)?(?:手机号?码?|电话|号码|联系方式|邮箱|邮件|车牌|会员|卡号|就诊)|(?:联系|打给|打|call|text|reach|e-?mail|contact|message)\s*我|发到我|发给我|\bmy\b|\b(?:call|text|reach|e-?mail|contact|message) me\b|^(?:手机号?|电话|邮箱|email|phone|tel)",
     re.IGNORECASE,
@@ -65,7 +70,11 @@ def wishes_of(text: str, opened: str, language: str) -> Iterator[Fact]:
         value = next(group for group in spoken.groups() if group)
         yield _wish("answer_language", value, language, confidence=EXPLICIT)
         return
-    for attribute, pattern in (("contact_preference", _CONTACT), ("answer_style", _STYLE), ("instruction", _INSTRUCTION)):
+    for attribute, pattern in (
+        ("contact_preference", _CONTACT),
+        ("answer_style", _STYLE),
+        ("instruction", _INSTRUCTION),
+    ):
         match = pattern.search(opened)
         if match is None:
             continue
@@ -76,7 +85,12 @@ def wishes_of(text: str, opened: str, language: str) -> Iterator[Fact]:
 
 def _wish(attribute: str, value: str, language: str, confidence: float = 0.85) -> Fact:
     return Fact(
-        attribute=attribute, value=value, language=language, type="interaction_preference", intent="request", confidence=confidence
+        attribute=attribute,
+        value=value,
+        language=language,
+        type="interaction_preference",
+        intent="request",
+        confidence=confidence,
     )
 
 

@@ -17,6 +17,7 @@ from streams.extraction.clauses import Clause, clauses_of, language_of
 from streams.extraction.commitments import Moment, commitments_of, events_of, plans_without_time, times_in
 from streams.extraction.facts import EXPLICIT, USER, Fact, candidate_of, person_by_word
 from streams.extraction.inputs import RecordInput, StepInput, TurnInput
+from streams.extraction.noise import is_noise
 from streams.extraction.orders import order_of, orders_of
 from streams.extraction.requests import contacts_of, wishes_of
 from streams.text.masking import Span, find_identifiers
@@ -26,9 +27,14 @@ EXTRACTOR = "rules"
 EXTRACTOR_REVISION = "rules-1"
 _MEMBER_ATTRIBUTES = frozenset({"family_member", "pet"})
 _CHANGED = re.compile(r"现在|改|其实|又|不再|开始|now\b|actually|no longer|anymore|these days", re.IGNORECASE)
-_CAUSE = re.compile(r"^(?:因为|由于|毕竟)|^(?:because|since|due to)\b", re.IGNORECASE)
-_INSTEAD = re.compile(r"^(?:应该)?是(?P<new>.{1,20}?)[，,]?(?:而?不是)(?P<old>.{1,20})$|^(?:不是)(?P<old2>.{1,20})$|^(?:而?是|应该是|改成|改为)(?P<new2>.{1,20})$")
-_INSTEAD_EN = re.compile(r"^(?:it(?:'s| is| was) |i meant |make that |that should be )?(?P<new>[\w' :-]{1,40}?),? not (?P<old>[\w' -]{1,40})$|^(?:it(?:'s| is| was) |i meant |make (?:it|that) |it should be |that should be )(?P<new2>[\w' :-]{1,40})$", re.IGNORECASE)
+_SAYS_I = re.compile(r"我|\b(?:I|my)\b", re.IGNORECASE)
+_INSTEAD = re.compile(
+    r"^(?:应该)?是(?P<new>.{1,20}?)[，,]?(?:而?不是)(?P<old>.{1,20})$|^(?:不是)(?P<old2>.{1,20})$|^(?:而?是|应该是|改成|改为)(?P<new2>.{1,20})$"
+)
+_INSTEAD_EN = re.compile(
+    r"^(?:it(?:'s| is| was) |i meant |make that |that should be )?(?P<new>[\w' :-]{1,40}?),? not (?P<old>[\w' -]{1,40})$|^(?:it(?:'s| is| was) |i meant |make (?:it|that) |it should be |that should be )(?P<new2>[\w' :-]{1,40})$",
+    re.IGNORECASE,
+)
 
 
 def extract_turn(turn: TurnInput) -> Extraction:
@@ -88,25 +94,34 @@ def _stated(turn: TurnInput) -> list[Fact]:
     moment = Moment(turn.stated_at_ms, turn.timezone_offset, turn.assistant_message or "")
     identifiers = find_identifiers(turn.user_message)
     facts: list[Fact] = []
-    carried = USER
+    carried: str | None = USER
+    person: str | None = None
+    sentence = -1
     has_order = order_of(turn.user_message) is not None
     for clause in clauses:
         table = chinese if clause.language == "zh" else english
-        subject, rest = table.subject_of(clause.text, carried)
-        if subject is not None:
-            carried = _next_subject(subject, carried, rest)
+        if carried is None and clause.sentence != sentence:
+            carried = USER
+        sentence = clause.sentence
+        subject, rest = table.subject_of(clause.text, carried, person)
+        carried = subject if clause.language == "zh" else (subject or carried)
         found = list(_of_clause(clause, subject, rest, moment, identifiers, has_order=has_order))
+        if subject == USER and facts_before(clause, clauses) and not _SAYS_I.search(clause.text):
+            found = [fact for fact in found if fact.attribute != "name"]
         facts += found
         carried = _member_named(found, carried, clause)
-    facts += orders_of(turn.user_message, clauses, moment.answer, turn.previous_user_message or "", turn.assistant_message_id)
+        person = carried if carried and carried != USER else person
+    facts += orders_of(
+        turn.user_message, clauses, moment.answer, turn.previous_user_message or "", turn.assistant_message_id
+    )
     facts += _corrections(turn, clauses, facts)
     own = [fact if fact.source == "assistant" else replace(fact, message_id=turn.user_message_id) for fact in facts]
     return [*own, *_opposites(own, turn.user_message)]
 
 
-def _next_subject(subject: str, carried: str, rest: str) -> str:
-    del rest
-    return subject or carried
+def facts_before(clause: Clause, clauses: tuple[Clause, ...]) -> bool:
+    """Return whether something was said before this clause, so that "called X" without a subject may mean a thing."""
+    return any(other is not clause and not is_noise(other.text) for other in clauses[: clauses.index(clause)])
 
 
 def _of_clause(
@@ -126,7 +141,11 @@ def _of_clause(
         stated = [replace(fact, intent="correct") for fact in stated]
     if not (wishes and any(fact.attribute in {"likes", "dislikes", "prefers", "avoids"} for fact in stated)):
         yield from stated
-    contacts = [fact for fact in contacts_of(clause.text, clause.language, subject, identifiers) if not has_order or fact.attribute != "member_number"]
+    contacts = [
+        fact
+        for fact in contacts_of(clause.text, clause.language, subject, identifiers)
+        if not has_order or fact.attribute != "member_number"
+    ]
     yield from contacts
     if subject == USER and not stated and not wishes and not contacts:
         yield from events_of(clause, subject, times, moment)
@@ -134,12 +153,19 @@ def _of_clause(
             yield from plans_without_time(rest, clause)
 
 
-def _member_named(found: list[Fact], carried: str, clause: Clause) -> str:
+def _member_named(found: list[Fact], carried: str | None, clause: Clause) -> str | None:
     """After ``I have a daughter`` the next clause without a subject speaks about her."""
     for fact in found:
         if fact.attribute in _MEMBER_ATTRIBUTES and fact.subject == USER:
             words = person_by_word(clause.language)
-            key = next((key for word, key in sorted(words.items(), key=lambda item: -len(item[0])) if word in fact.value.lower()), None)
+            key = next(
+                (
+                    key
+                    for word, key in sorted(words.items(), key=lambda item: -len(item[0]))
+                    if word in fact.value.lower()
+                ),
+                None,
+            )
             return f"person:{key}" if key else carried
     return carried
 
@@ -161,14 +187,22 @@ def _corrections(turn: TurnInput, clauses: tuple[Clause, ...], facts: list[Fact]
     """What a correction ends or replaces among the facts of the previous message."""
     if not turn.previous_user_message or not any(clause.correction for clause in clauses):
         return []
-    earlier = [fact for fact in _stated(replace(turn, user_message=turn.previous_user_message, previous_user_message=None, assistant_message=None)) if not fact.negated]
+    earlier = [
+        fact
+        for fact in _stated(
+            replace(turn, user_message=turn.previous_user_message, previous_user_message=None, assistant_message=None)
+        )
+        if not fact.negated
+    ]
     ended: list[Fact] = []
     for fact in facts:
         for old in earlier:
             if old.attribute != fact.attribute or fact.negated or fact.type == "event_commitment":
                 continue
             same_value = normalised_value(old.attribute, old.value) == normalised_value(fact.attribute, fact.value)
-            if (same_value and old.subject != fact.subject) or (not same_value and old.subject == fact.subject and cardinality(fact.attribute) != ONE):
+            if (same_value and old.subject != fact.subject) or (
+                not same_value and old.subject == fact.subject and cardinality(fact.attribute) != ONE
+            ):
                 ended.append(replace(old, negated=True, intent="correct", sentence="", period=None))
     return ended or ([] if facts else list(_elliptical(clauses, earlier)))
 
@@ -224,7 +258,10 @@ def _extraction(facts: list[Fact], timezone_offset: str | None) -> Extraction:
 
 def _finished(candidates: tuple[Candidate, ...]) -> Extraction:
     return Extraction(
-        status="extracted" if candidates else "nothing", extractor=EXTRACTOR, extractor_revision=EXTRACTOR_REVISION, candidates=candidates
+        status="extracted" if candidates else "nothing",
+        extractor=EXTRACTOR,
+        extractor_revision=EXTRACTOR_REVISION,
+        candidates=candidates,
     )
 
 

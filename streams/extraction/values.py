@@ -5,19 +5,22 @@ Owns what a value may look like in both languages. Called by the rule tables.
 
 import re
 
-_TRAILING_ZH = re.compile(r"(?:的(?:人|东西|时候)?|了|啊|呀|哦|呢|吧|嘛|哈|啦|哟|～|~|而已|之类的?|等等?|什么的|这些|这类|来着|一些|这件事|这种事)+$")
+_TRAILING_ZH = re.compile(
+    r"(?:的(?:人|东西|时候)?|了|啊|呀|哦|呢|吧|嘛|哈|啦|哟|～|~|而已|之类的?|等等?|什么的|这些|这类|来着|一些|这件事|这种事)+$"
+)
 _LEADING_ZH = re.compile(r"^(?:去|的|了|着|过|一些|各种|那种|这种|所有|任何)(?=.{2,})")
 _REFUSED_ZH = re.compile(
     r"[你您他她它]|这[个些样里种部本家件道首位]?$|那[个些样里种部本家件道首位]?$|^[这那]|里面|什么|怎么|哪|谁|我|^(?:上|下|过|了|的|着|一个|一下|一样|自己|别人|大家|东西|不|就|看|听|说|想|去|吃|喝|做|玩|的人|很多|有点)$"
     r"|这样|那样|如此|聊天|交流$|分享"
 )
+_DEICTIC_ZH = re.compile(r"^(?:这|那|的|是(?!《)|你|他|她|它|里面|其中)|[他她它]的|这[种个样些]|那[种个样些]")
 _SPLIT_ZH = re.compile(r"[、,，/]|(?<=[\u4e00-\u9fffA-Za-z])(?:以及|还有|和|跟|与|及)(?=[\u4e00-\u9fffA-Za-z])")
 _NO_SPLIT_ZH = re.compile(r"^(?:在|跟|和|与|从|用|当|对|给|把|一个人)|和平|和牛|附近|之间|一起")
 _CUT_EN = re.compile(
     r"\s+(?:because|but|so|which|when|while|since|although|though|especially|particularly|due to|for (?:years|a long|many|ages|now)|these days"
-    r"|lately|recently|now(?:adays)?|too|as well|very much|a lot|so much|at the moment|by the way|anymore|any more|right now|at all|most(?: of all)?|the most"
+    r"|lately|recently|now and then|and then|now(?:adays)?|too|as well|very much|a lot|so much|at the moment|by the way|anymore|any more|right now|at all|most(?: of all)?|the most"
     r"|thanks|thank you|please|if|unless|where|who|whose|in my (?:free|spare) time|on weekends|after work|every (?:day|morning|week)|in general|by nature|as always"
-    r"|and (?:I|he|she|it|they|we|my|would|want|need|am|is|was|have|has|find|think|feel|it's|don't|can)\b.*|as (?:it|they|he|she|I)\b.*|that (?:I|is|are|was)\b.*|like \"?[A-Z].*|such as\b.*)\b.*$",
+    r"|and (?:feeling|finding|making|I|he|she|it|they|we|my|would|want|need|am|is|was|have|has|find|think|feel|it's|don't|can)\b.*|as (?:it|they|he|she|I)\b.*|that (?:I|is|are|was)\b.*|like \"?[A-Z].*|such as\b.*)\b.*$",
     re.IGNORECASE,
 )
 _REFUSED_EN = re.compile(
@@ -27,7 +30,15 @@ _REFUSED_EN = re.compile(
     re.IGNORECASE,
 )
 _SPLIT_EN = re.compile(r"\s*,\s*(?:and|or)\s+|\s*,\s*|\s+(?:and|or|as well as)\s+")
-_KEEP_THE = re.compile(r"^(?:the (?:color|colour|beach|sea|ocean|piano|guitar|violin|outdoors|mountains|Beatles|[A-Z])|these|such)\b")
+_SHARED_HEAD = re.compile(
+    r"^\w+ (cuisine|food|movies?|films?|music|weather|books?|novels?|style|games?|songs?|literature|dishes|chocolate|tea|coffee|wine)$"
+)
+_DEFINITE_EN = re.compile(
+    r"^(?:the|these|those|this|that) (?!.* of )(?!(?:color|colour|beach|sea|ocean|piano|guitar|violin|outdoors|mountains|countryside|city|[A-Z]))(?:[\w-]+ ?){1,3}$"
+)
+_KEEP_THE = re.compile(
+    r"^(?:the (?:color|colour|beach|sea|ocean|piano|guitar|violin|outdoors|mountains|Beatles|[A-Z])|these|such)\b"
+)
 
 
 def clean_chinese(value: str) -> str:
@@ -39,16 +50,22 @@ def clean_chinese(value: str) -> str:
 
 def usable_chinese(value: str, limit: int = 20) -> bool:
     """Return whether a Chinese value names something by itself (no pronoun, no question word, not too long)."""
-    return 0 < len(value) <= limit and _REFUSED_ZH.search(value) is None and not (len(value) == 1 and value in "一二两三好大小多少")
+    return (
+        0 < len(value) <= limit
+        and _REFUSED_ZH.search(value) is None
+        and not (len(value) == 1 and value in "一二两三好大小多少")
+    )
 
 
 def list_chinese(value: str) -> tuple[str, ...]:
     """Return the items of a Chinese enumeration; a phrase that only looks like one stays whole."""
     text = value.strip()
-    if _NO_SPLIT_ZH.search(text):
-        items = [clean_chinese(text)]
-    else:
-        items = [clean_chinese(part) for part in _SPLIT_ZH.split(text)]
+    if _DEICTIC_ZH.search(text):
+        return ()
+    parts = [text] if _NO_SPLIT_ZH.search(text) else _SPLIT_ZH.split(text)
+    if len(parts) > 1 and "的" in parts[-1] and all(len(part) <= 2 for part in parts[:-1]):
+        parts = [text]  # 晴朗、温暖的天气 is one thing with two adjectives
+    items = [clean_chinese(part) for part in parts]
     return tuple(item for item in items if usable_chinese(item))
 
 
@@ -69,5 +86,17 @@ def usable_english(value: str, limit: int = 60) -> bool:
 def list_english(value: str) -> tuple[str, ...]:
     """Return the items of an English enumeration, cut where the sentence goes on."""
     text = _CUT_EN.sub("", value.strip())
-    items = [clean_english(part) for part in _SPLIT_EN.split(text)]
+    parts = _shared_head([part for part in _SPLIT_EN.split(text) if part])
+    items = [clean_english(part) for part in parts if not _DEFINITE_EN.match(part)]
     return tuple(item for item in items if usable_english(item))
+
+
+def _shared_head(parts: list[str]) -> list[str]:
+    """``Sichuan and Cantonese cuisine`` is Sichuan cuisine and Cantonese cuisine."""
+    head = _SHARED_HEAD.search(parts[-1]) if len(parts) > 1 else None
+    if head is None:
+        return parts
+    return [
+        *(f"{part} {head[1]}" if " " not in part and not part.endswith("ing") else part for part in parts[:-1]),
+        parts[-1],
+    ]

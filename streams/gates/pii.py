@@ -37,7 +37,10 @@ class PiiPolicy:
 
 DEFAULT_POLICY = PiiPolicy("default", frozenset({"secret", "document", "account"}), frozenset({"contact"}))
 STRICT_POLICY = PiiPolicy("strict", frozenset({"secret", "document", "account", "contact"}), frozenset({"contact"}))
-_PUBLIC = re.compile(r"客服|热线|前台|餐厅|酒店|公司|商家|门店|店铺|医院|学校|support|hotline|front desk|hotel|restaurant|office|customer service", re.IGNORECASE)
+_PUBLIC = re.compile(
+    r"客服|热线|前台|餐厅|酒店|公司|商家|门店|店铺|医院|学校|support|hotline|front desk|hotel|restaurant|office|customer service",
+    re.IGNORECASE,
+)
 
 
 def rejected_span(spans: tuple[Span, ...], policy: PiiPolicy, side: str) -> Span | None:

@@ -41,6 +41,7 @@ class _ThreatSet:
     """One filter over all patterns; ``owners`` gives the rule of each pattern, ``needed`` how many a rule needs."""
 
     screen: Any
+    patterns: tuple[str, ...]
     owners: tuple[str, ...]
     needed: dict[str, frozenset[int]]
 
@@ -105,10 +106,14 @@ def _threats() -> _ThreatSet:
     raw = msgspec.json.decode(resources.files("pyatr").joinpath("_bundled_rules.json").read_bytes())
     options = _options()
     screen = re2.Filter()
+    patterns: list[str] = []
     owners: list[str] = []
     needed: dict[str, frozenset[int]] = {}
     for rule in raw:
-        if rule.get("status") in {"draft", "deprecated"} or str(rule.get("severity")).lower() not in {"high", "critical"}:
+        if rule.get("status") in {"draft", "deprecated"} or str(rule.get("severity")).lower() not in {
+            "high",
+            "critical",
+        }:
             continue
         detection = rule.get("detection", {})
         conditions = detection.get("conditions", [])
@@ -118,22 +123,54 @@ def _threats() -> _ThreatSet:
         added = [
             index
             for condition in conditions
-            if condition.get("field") in TEXT_FIELDS and (index := _add(screen, condition["value"], options)) is not None
+            if condition.get("field") in TEXT_FIELDS
+            and (index := _add(screen, patterns, condition["value"], options)) is not None
         ]
         owners += [rule["id"]] * len(added)
         if need_all:
             # A condition that RE2 cannot express makes the rule unable to hold in full; it is then left out.
             needed[rule["id"]] = frozenset(added) if len(added) == len(conditions) else frozenset({-1})
     screen.Compile()
-    return _ThreatSet(screen, tuple(owners), needed)
+    return _ThreatSet(screen, tuple(patterns), tuple(owners), needed)
 
 
-def _add(screen: Any, pattern: str, options: Any) -> int | None:
+def _add(screen: Any, patterns: list[str], pattern: str, options: Any) -> int | None:
     clean = re.sub(r"^\(\?[imsx]+\)", "", re.sub(r"\\u([0-9a-fA-F]{4})", r"\\x{\1}", pattern))
     try:
-        return int(screen.Add(clean, options))
+        index = int(screen.Add(clean, options))
     except re2.error:
         return None
+    patterns.append(clean)
+    return index
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> Any:
+    return re2.compile(pattern, _options())
+
+
+_ENDINGS = frozenset({"s", "es", "ed", "d", "ing", "ly", "al"})
+
+
+def _whole_words(pattern: str, text: str) -> int | None:
+    """Where a pattern matches whole words; many threat patterns have no word limits and find "table" in "suitable"."""
+    for match in _compiled(pattern).finditer(text):
+        start, end = match.start(), match.end()
+        inside = start > 0 and _is_letter(text[start - 1]) and _is_letter(text[start : start + 1])
+        tail = re.match("[A-Za-z]*", text[end:])
+        cut = (
+            tail is not None
+            and tail.group()
+            and _is_letter(text[end - 1 : end])
+            and tail.group().lower() not in _ENDINGS
+        )
+        if not inside and not cut:
+            return int(start)
+    return None
+
+
+def _is_letter(character: str) -> bool:
+    return character.isascii() and character.isalpha()
 
 
 def threat_hit(text: str, skip_rules: frozenset[str]) -> Hit | None:
@@ -144,8 +181,11 @@ def threat_hit(text: str, skip_rules: frozenset[str]) -> Hit | None:
     for index in matched:
         rule_id = threats.owners[index]
         needed = threats.needed.get(rule_id)
-        if (needed is None or needed <= found) and f"atr/{rule_id}" not in skip_rules:
-            return Hit(f"atr/{rule_id}", "quarantine", 0)
+        if f"atr/{rule_id}" in skip_rules or (needed is not None and not needed <= found):
+            continue
+        start = _whole_words(threats.patterns[index], text)
+        if start is not None:
+            return Hit(f"atr/{rule_id}", "quarantine", start)
     return None
 
 
