@@ -23,8 +23,10 @@ SLOT_OF_CATEGORY = {
 }
 _DAY_MS = 86_400_000
 _ORDER = re.compile(
-    r"(?:以后|今后|从现在起|每次|永远|务必|必须|一律|总是)[^。]{0,12}(?:回答|回复|说|用|叫|别|不要|给我)|(?:别|不要|请勿|不准)(?:再)?(?:给我)?(?:打电话|编造|瞎编|发短信|联系我|用英文|用中文|胡说)"
-    r"|\b(?:always|never|from now on)\b.{0,40}\b(?:answer|reply|respond|use|call|say|speak|write|address)|\b(?:do not|don't|never) (?:call|text|e-?mail|contact|make things up|invent|guess)\b",
+    r"(?:以后|今后|从现在起|每次|永远|务必|必须|一律|总是)[^。]{0,12}(?:回答|回复|说|用|叫|别|不要|给我)"
+    r"|(?:别|不要|请勿|不准)(?:再)?(?:给我)?(?:打电话|编造|瞎编|发短信|联系我|用英文|用中文|胡说)"
+    r"|\b(?:always|never|from now on)\b.{0,40}\b(?:answer|reply|respond|use|call|say|speak|write|address)"
+    r"|\b(?:do not|don't|never) (?:call|text|e-?mail|contact|make things up|invent|guess)\b",
     re.IGNORECASE,
 )
 _TAGS = (
@@ -64,19 +66,23 @@ def category_of(candidate: Candidate) -> str:
     if candidate.type == "tool_failure":
         return "tool_failure"
     known = attribute_of(candidate.attribute).category
-    first_hand = candidate.source not in {"assistant", "tool", "inferred"}
-    if first_hand and candidate.type == "interaction_preference" and (known == "policy" or _ORDER.search(candidate.content)):
-        return "policy"
-    if first_hand and known == "policy":
-        # A wish about contact told as a preference ("I prefer e-mail") is one; an order not to call is a policy.
-        return "policy" if _ORDER.search(candidate.content) or candidate.intent == "request" else "preference"
-    if known in {"identity", "preference"} and first_hand:
-        return known
+    if candidate.source not in {"assistant", "tool", "inferred"}:
+        if _is_policy(candidate, known):
+            return "policy"
+        if known in {"identity", "preference", "policy"}:
+            # A wish told as a preference ("I prefer e-mail") is one; only an order to the agent is a policy.
+            return "preference" if known == "policy" else known
     if candidate.type in {"event_commitment", "event"} or known == "episodic":
         return "episodic"
-    if known in {"fact", "identity", "preference"} or candidate.type in {"fact", "order_state"} or candidate.type.endswith("_state"):
-        return "fact"
-    return "general"
+    factual = candidate.type == "fact" or candidate.type.endswith("_state")
+    return "fact" if factual or known in {"fact", "identity", "preference"} else "general"
+
+
+def _is_policy(candidate: Candidate, known: str) -> bool:
+    ordered = _ORDER.search(candidate.content) is not None
+    if candidate.type == "interaction_preference":
+        return ordered or known == "policy"
+    return known == "policy" and (ordered or candidate.intent == "request")
 
 
 def _scope(candidate: Candidate, tags: tuple[str, ...]) -> str:

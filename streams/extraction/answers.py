@@ -10,8 +10,10 @@ from collections.abc import Iterator
 
 from streams.extraction.clauses import Clause, language_of
 from streams.extraction.facts import PLAIN, Fact
+from streams.extraction.patterns import patterns
 from streams.text.masking import find_identifiers
 
+_PATTERNS = patterns("answers")
 _NO_ANSWER = re.compile(
     r"抱歉|对不起|不好意思|我不(?:知道|清楚|确定|能)|作为.{0,6}(?:AI|人工智能|助手|伴侣)|无法(?:提供|回答|确定)|我(?:是|没有)|没有找到"
     r"|\b(?:sorry|I (?:do not|don't|can ?not|can't)|as an AI|unable to|not sure|no idea|I'm an|I am an)\b",
@@ -19,43 +21,66 @@ _NO_ANSWER = re.compile(
 )
 _SECRET = re.compile(r"密码|验证码|令牌|密钥|password|token|secret|api key|其他用户|other users?", re.IGNORECASE)
 _RULES_CHANGE = re.compile(r"以后(?:都|你)|从现在起|你必须|忽略|from now on|you must|always obey|ignore", re.IGNORECASE)
-_DEFINITION_QUESTION = re.compile(
-    r"(?:什么是|何谓|啥是)(?P<zh>[^？?，,。]{1,20})|(?P<zh2>[\u4e00-\u9fffA-Za-z0-9 ]{2,20}?)(?:是什么(?:意思|东西)?|是啥|指的是什么)(?:[？?]|$)"
-    r"|\bwhat(?:'s| is| are| does)(?: the meaning of| an?| the)? (?P<en>[\w' -]{2,40}?)(?: mean)?(?: in [\w ]{2,20})?[?？]",
-    re.IGNORECASE,
+_DEFINITION_QUESTION = _PATTERNS["definition_question"]
+_ASKED_KINDS = tuple(
+    (_PATTERNS[f"asked_{kind}"], _PATTERNS[f"told_{kind}"], kind)
+    for kind in ("phone", "address", "price", "rating", "time", "recommendation")
 )
-_ASKED_KINDS = (
-    (re.compile(r"电话|号码|phone|number", re.IGNORECASE), re.compile(r"\d{3}[\d -]{4,}"), "phone"),
-    (re.compile(r"地址|在哪|哪里|位置|怎么走|\bwhere\b|\baddress\b|\blocated\b", re.IGNORECASE), re.compile(r"[路街道巷]\S{0,6}号|位于|地址|\b(?:located (?:at|in|on)|\d+ [A-Z]\w+ (?:Street|Road|Avenue|Lane))\b"), "address"),
-    (re.compile(r"多少钱|价格|费用|门票|票价|人均|房价|\b(?:price|cost|how much|fee)\b", re.IGNORECASE), re.compile(r"\d+\s*(?:元|块|美元|¥|\$|USD|dollars|euros)|[¥$€£]\s?\d|免费|free", re.IGNORECASE), "price"),
-    (re.compile(r"评分|几分|得分|\brat(?:ing|ed)\b", re.IGNORECASE), re.compile(r"\d(?:\.\d)?\s*分|\d\.\d|stars?", re.IGNORECASE), "rating"),
-    (re.compile(r"几点|营业|开放|什么时候|时间|多久|\b(?:when|what time|open|hours|how long)\b", re.IGNORECASE), re.compile(r"\d{1,2}[:：点]|小时|全天|\d+ ?(?:am|pm|hours?|minutes?|days?)|[今明后]天|周[一二三四五六日]", re.IGNORECASE), "time"),
-    (re.compile(r"推荐|介绍|哪家|有什么好|\b(?:recommend|suggest|which)\b", re.IGNORECASE), re.compile(r"《[^》]+》|[“\"][^”\"]{2,40}[”\"]|(?:recommend|suggest|try|called|visit) (?:the |\")?[A-Z]\w+"), "recommendation"),
-)  # fmt: skip
-_TOPICS = re.compile(
-    r"评分|电话|地址|人均(?:消费)?|价格|门票|推荐菜|营业时间|游玩时间|酒店类型|酒店设施|周边(?:景点|餐馆|酒店)|名称|健身房?|宽带|wifi|WIFI|停车场?|早餐|无烟房|游泳池|洗衣|接机|叫醒|会议室|暖气|接待外宾|商务中心|24小时热水|吹风机|国际长途|看护小孩|酒吧|温泉|SPA|桑拿|棋牌室|残疾人|行李寄存|租车|出发地|到达地|车牌|车型|地铁"
-)
+_TOPICS = _PATTERNS["topics"]
 _ANSWER_END = re.compile(r"[。！？!?；;\n]+|(?<=[a-z0-9)\"'%])\.(?=\s|$)")
-_PROMISE = re.compile(
-    r"我(?:们)?(?:会|将|马上|稍后|这就|立即|明天|尽快|将会)+(?:就|再|尽快|马上|立刻|帮您|为您|给您|帮你|给你|向您|在.{1,10}?)*(?:联系|回复|跟进|处理|通知|反馈|提醒|发送|发给|安排|打电话|核实|查询|查一?下|转交|补发|退款|申请|寄出|更新|确认)[^。！？!?\n]{0,30}"
-    r"|\b(?:I|we)(?: will|'ll| am going to) (?:\w+ )?(?:call|follow up|send|get back|check|notify|e-?mail|contact|arrange|process|look into|forward|escalate|update|refund|ship|confirm|investigate|remind)\b[^.!?\n]{0,80}",
-    re.IGNORECASE,
-)
-_NEED = re.compile(
-    r"(?:请您?你?|麻烦您?你?|还?需要您?你?)(?:先|再)?(?:提供|发送|发一?下|上传|补充|告知|告诉我|确认|拍照|填写|发给我)[^。！？!?\n]{1,30}"
-    r"|\b(?:please|could you|can you|I need you to|I'll need you to)(?: also)? (?:send|provide|upload|share|tell me|confirm|attach|give me)\b[^.!?\n]{2,80}",
-    re.IGNORECASE,
-)
-_NEEDED_THING = re.compile(
-    r"订单|截图|照片|图片|单号|号码|地址|电话|姓名|身份|凭证|发票|信息|账号|邮箱|材料|文件|时间|日期|型号|证明"
-    r"|\b(?:order|screenshot|photo|picture|number|address|receipt|document|file|id|e-?mail|account|proof|invoice|details|date|model)\b",
-    re.IGNORECASE,
-)
+_PROMISE = _PATTERNS["promise"]
+_NEED = _PATTERNS["need"]
+_NEEDED_THING = _PATTERNS["needed_thing"]
 _PLEASANTRY = re.compile(
     r"任何(?:问题|需要|时候)|有(?:其他|什么)|随时|more about|anything else|any other|questions|if you", re.IGNORECASE
 )
 _STOP = frozenset(
-    "the a an is are was what which who where when how do does did you your i me my can could would please of in on at to for and or it this that there any some about tell know have has with".split()
+    [
+        "the",
+        "a",
+        "an",
+        "is",
+        "are",
+        "was",
+        "what",
+        "which",
+        "who",
+        "where",
+        "when",
+        "how",
+        "do",
+        "does",
+        "did",
+        "you",
+        "your",
+        "i",
+        "me",
+        "my",
+        "can",
+        "could",
+        "would",
+        "please",
+        "of",
+        "in",
+        "on",
+        "at",
+        "to",
+        "for",
+        "and",
+        "or",
+        "it",
+        "this",
+        "that",
+        "there",
+        "any",
+        "some",
+        "about",
+        "tell",
+        "know",
+        "have",
+        "has",
+        "with",
+    ]
 )
 
 
@@ -93,10 +118,18 @@ def promises_of(answer: str, message_id: str) -> Iterator[Fact]:
         if match and not _PLEASANTRY.search(match.group()):
             value = match.group().strip(" ,，。.")
             yield Fact(
-                attribute=attribute, value=value, language=language, type="event_commitment", entity_type="agent", entity_id="agent",
-                intent="commit" if attribute == "agent_promise" else "request", source="assistant", importance=0.5,
-                confidence=PLAIN, message_id=message_id,
-            )  # fmt: skip
+                attribute=attribute,
+                value=value,
+                language=language,
+                type="event_commitment",
+                entity_type="agent",
+                entity_id="agent",
+                intent="commit" if attribute == "agent_promise" else "request",
+                source="assistant",
+                importance=0.5,
+                confidence=PLAIN,
+                message_id=message_id,
+            )
 
 
 def _definition(question: str, sentences: list[str]) -> tuple[str, str] | None:
@@ -141,6 +174,15 @@ def _fact(topic: str, value: str, language: str, message_id: str, question: str 
     personal = any(span.kind in {"secret", "resident_id", "bank_card"} for span in find_identifiers(value))
     context = f"{question.strip()} → " if question and language == "zh" else f"{question.strip()}? " if question else ""
     return Fact(
-        attribute=topic, value=value, language=language, type="fact", entity_type="topic", entity_id=topic.lower().replace(" ", "_"),
-        sentence=f"{context}{value}", source="assistant", importance=0.5, confidence=0.3 if personal else PLAIN, message_id=message_id,
-    )  # fmt: skip
+        attribute=topic,
+        value=value,
+        language=language,
+        type="fact",
+        entity_type="topic",
+        entity_id=topic.lower().replace(" ", "_"),
+        sentence=f"{context}{value}",
+        source="assistant",
+        importance=0.5,
+        confidence=0.3 if personal else PLAIN,
+        message_id=message_id,
+    )

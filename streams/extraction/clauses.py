@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from streams.extraction.patterns import patterns
 from streams.text.normalise import has_cjk
 
+_PATTERNS = patterns("clauses")
 MESSAGE_LIMIT_CHARACTERS = 8_000
 CLAUSE_LIMIT_CHARACTERS = 300
 
@@ -30,50 +32,24 @@ class Clause:
 _FENCE = re.compile(r"```.*?(?:```|$)", re.DOTALL)
 _QUOTE_LINE = re.compile(r"^[ \t]*[>|].*$", re.MULTILINE)
 _QUOTED = re.compile(r"[“\"「『‘]([^”\"」』’\n]{1,400})[”\"」』’]")
-_SPEECH_BEFORE = re.compile(
-    r"(?:说|问|写|写道|回复|喊|台词|歌词|翻译|句子|这句|said|says|say|asked|wrote|replied|told me|translate|text|line|sentence|phrase)[^。.!?！？]{0,12}$",
-    re.IGNORECASE,
-)
-_PASTED = re.compile(
-    r"(?:以下(?:是|为)|下面(?:这|是|的)|(?:这|那)(?:段|篇|封)|转发|原文|全文|摘要|翻译(?:一下|成[\u4e00-\u9fff]{1,4})?|润色|改写|总结|校对|检查"
-    r"|translate|summari[sz]e|proofread|rewrite|rephrase|paraphrase|the following|this (?:text|email|message|paragraph|article|passage)"
-    r"|here(?:'s| is) (?:the|an?|what|my colleague)|correct (?:the|this)|(?:write|draft) (?:me )?an?)[^:：\n]{0,60}[:：]",
-    re.IGNORECASE,
-)
+_SPEECH_BEFORE = _PATTERNS["speech_before"]
+_PASTED = _PATTERNS["pasted"]
 _SENTENCE_END = re.compile(r"[。！？!?；;\n]+|(?<=[A-Za-z0-9)\"'%\u4e00-\u9fff])\.+(?=\s|$)")
 _ZH_COMMA = re.compile(r"[，,：:（）()]|——|…+|\s{2,}|(?<=[\u4e00-\u9fff])\s+(?=[\u4e00-\u9fff])")
-_EN_SPLIT = re.compile(
-    r"(?:,\s*|\s+)(?:and|but|so|then|because|although|though|while|or)\s+(?=(?:I|I'm|I've|I'll|I'd|my|we|he|she|it|they|don't|please|can|could|do|am|work (?:as|at|for|in)|live in|also|now)\b)"
-    r"|,\s+(?=(?:I|I'm|I've|I'll|I'd|my|please|can|could|do you|did you|would you|what|how|where|which|he|she|they|keep|don't|work (?:as|at|for|in)|working (?:as|at|for|in)|live in|living in|not|it's|it was|actually|by the way|right|is that|and [A-Z])\b)"
-    r"|\s+[-–—]+\s+|—|\s*[()]\s*|,\s+(?:by the way|btw),?\s+"
-)
+_EN_SPLIT = _PATTERNS["en_split"]
 _ZH_QUESTION = re.compile(
     r"什么|怎么|怎样|如何|为啥|为何|哪[里个些儿位家种]|谁|几[点个]|多少|吗$|呢$|是不是|有没有|能不能|可不可以|要不要|会不会|好不好|对不对|是否|能否|啥"
 )
 _ZH_STATEMENT = re.compile(r"不知道|不清楚|忘了|知道[^吗]*$|没什么|什么都|怎么都|无论|不管|不确定")
-_EN_QUESTION = re.compile(
-    r"^(?:and |but |so |then |well |hey |hi |ok(?:ay)? )*(?:do|does|did|is|are|am|was|were|can|could|would|will|should|shall|have you|has|may|might|what|who|whom|whose|which|when|where|why|how|isn't|aren't|don't|doesn't|any)\b",
-    re.IGNORECASE,
-)
-_EN_UNMARKED_QUESTION = re.compile(
-    r"(?:(?:can|could|would|will|do|did|are|have|should|may) (?:you|I|we)\b|(?:what|how|where|why|who|when) (?:is|are|was|do|does|did|can|should|to|about|much|many)\b|is there|are there)",
-    re.IGNORECASE,
-)
-_HEDGE = re.compile(
-    r"好像|可能|大概|也许|或许|似乎|应该是|说不定|不太确定|不确定|没准|貌似|估计"
-    r"|\b(?:maybe|perhaps|possibly|probably|might|i think|i guess|i suppose|not sure|not certain|kind of|sort of|i believe|seem(?:s|ed)?|apparently)\b",
-    re.IGNORECASE,
-)
+_EN_QUESTION = _PATTERNS["en_question"]
+_EN_UNMARKED_QUESTION = _PATTERNS["en_unmarked_question"]
+_HEDGE = _PATTERNS["hedge"]
 _CORRECTION = re.compile(
     r"^(?:其实|不对|不是|错了|说错了|我说错了|记错了|我记错了|更正|纠正|改一下|应该是|准确(?:地)?说|抱歉)"
     r"|^(?:actually|no\b|wait|sorry|correction|i meant|i was wrong|i misspoke|scratch that|my mistake|rather)",
     re.IGNORECASE,
 )
-_SUPPOSED = re.compile(
-    r"^(?:那)?(?:如果|假如|假设|要是|倘若|万一|比如说?|例如|想象)|(?:^|\b)(?:if|suppose|imagine|pretend|assuming|what if|let's say|for example|in case|as if|unless|wish)\b"
-    r"|的话$|扮演|角色",
-    re.IGNORECASE,
-)
+_SUPPOSED = _PATTERNS["supposed"]
 _PAST = re.compile(r"以前|曾经|之前|过去|小时候|原来|\b(?:used to|formerly|previously|back then|once)\b", re.IGNORECASE)
 
 

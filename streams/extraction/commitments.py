@@ -10,67 +10,31 @@ from dataclasses import dataclass, replace
 
 from streams.extraction.clauses import Clause
 from streams.extraction.facts import PLAIN, USER, Fact, local_stamp
+from streams.extraction.patterns import patterns
 from streams.text.times import TimeSpan, resolve_times
 
-_APPOINTMENT = re.compile(
-    r"预约|预定|预订|约了|约好|订了|订个?位|挂号|挂了.{0,6}号|复诊|面试|开会|有个?会|看牙|体检|见客户|约会|聚餐|航班|飞机|高铁|考试|答辩|婚礼|会议|手术|交报告|截止"
-    r"|\b(?:appointment|booked|book (?:a|an|the|me|my|us|it)|reserv(?:e|ed|ation)|interview|meeting|dentist|doctor|flight|exam|check-?up|surgery|deadline|wedding|conference|schedule[d]?)\b",
-    re.IGNORECASE,
-)
-_REQUEST = re.compile(
-    r"^(?:请|麻烦|能不能|可以|能|可不可以|帮我|帮忙|给我|我想|我要|想|要|需要|希望|能否|我需要|我想要).{0,8}?(?:预约|预定|预订|订|约|挂号|安排|报名)"
-    r"|\b(?:can|could|would|may) (?:I|you|we)\b.{0,30}\b(?:book|reserve|schedule|make|set up|arrange|get)\b|\b(?:please|want to|would like to|need to|like to|help me)\b.{0,12}\b(?:book|reserve|schedule|make an? (?:appointment|reservation)|set up|arrange)\b"
-    r"|^(?:book|reserve|schedule|arrange)\b",
-    re.IGNORECASE,
-)
+_PATTERNS = patterns("commitments")
+_APPOINTMENT = _PATTERNS["appointment"]
+_REQUEST = _PATTERNS["request"]
 _REMINDER = re.compile(
     r"提醒我|记得叫我|叫我起床|别忘了提醒|\bremind me\b|\bset (?:a|an) (?:reminder|alarm)\b", re.IGNORECASE
 )
 _CANCEL = re.compile(r"取消|不去了|退掉|不用.{0,4}预约|\bcancel(?:led|ed)?\b|\bcall off\b", re.IGNORECASE)
-_CONFIRMED = re.compile(
-    r"已(?:经|为您|帮您|帮你|为你)?.{0,6}(?:预约|预订|预定|订好|安排|设置|设好|记下|记录|确认|取消)|预约成功|预订成功|(?:好的|没问题).{0,6}(?:我会|会)(?:提醒|按时)"
-    r"|\b(?:is|has been|have been|are) (?:booked|confirmed|scheduled|reserved|set|cancel)|\b(?:I have|I've) (?:booked|scheduled|reserved|set|confirmed|cancel)|\bI(?: wi|')ll remind\b|\byou(?:'re| are) (?:all set|booked|confirmed)\b",
-    re.IGNORECASE,
-)
-_UNCONFIRMED = re.compile(
-    r"还需要?您?你?确认|需要您?你?确认|可以吗|是否|要(?:我)?.{0,6}吗|[?？]\s*$|\b(?:shall|should|would you|do you want|can you confirm|please confirm|let me know)\b",
-    re.IGNORECASE,
-)
-_INTENT = re.compile(
-    r"^(?:我|我们)?(?:会|要|得|必须|打算|计划|准备|决定|将|约了?.{1,8}|得去|需要|有)|(?:打算|计划|准备|要|会|得)(?:去|在|和|跟|参加|交|做|开|回|出|搬|考|见|买|看|学|飞|带|陪|办)"
-    r"|\b(?:I|we) (?:will|am going to|plan to|am planning|need to|have to|must|intend to|decided to|have (?:a|an|my)|am (?:flying|meeting|moving|visiting|traveling|travelling|starting|leaving|having|seeing|getting|taking|driving|going))\b|\bI'll\b|\bgoing to\b",
-    re.IGNORECASE,
-)
-_UNTIMED_PLAN = re.compile(
-    r"^(?:我|我们)?(?:最近|已经|也|还|正|一直|在)*(?:打算|计划|准备)(?:着|要)?(?P<zh>.{2,40})$"
-    r"|^(?:am|have been|are) (?:planning (?:to|on|for)|preparing (?:for|to)|thinking (?:of|about)(?= \w+ing)|considering(?= \w+ing)|planning(?= an? )) ?(?P<en>.{3,80})$|^plan(?:s)? (?:to|on) (?P<en2>.{3,80})$",
-    re.IGNORECASE,
-)
-_SMALL_TALK = re.compile(
-    r"请教|聊|问题|问你|分享|谈|告诉你|跟你说|吃.{0,2}饭|睡觉|休息|洗澡|再见|下线|每[天周月年晚]"
-    r"|\b(?:talk|chat|share|question|ask|tell you|discuss|have (?:dinner|lunch|breakfast)|go to (?:bed|sleep)|see you|every)\b",
-    re.IGNORECASE,
-)
+_CONFIRMED = _PATTERNS["confirmed"]
+_UNCONFIRMED = _PATTERNS["unconfirmed"]
+_INTENT = _PATTERNS["intent"]
+_UNTIMED_PLAN = _PATTERNS["untimed_plan"]
+_SMALL_TALK = _PATTERNS["small_talk"]
 _RECENT = re.compile(r"最近|刚刚?|前不久|\b(?:recently|just|lately)\b", re.IGNORECASE)
-_LEADING_TIME_EN = re.compile(
-    r"^(?:hi|hello|hey)?(?: there)?,? ?(?:ai companion|friend|my friend)?,? ?(?:today|yesterday|last (?:week|weekend|night|month|year)|this (?:morning|afternoon|week)|recently|lately),? (?=I\b|we\b|my\b)",
-    re.IGNORECASE,
-)
+_LEADING_TIME_EN = _PATTERNS["leading_time_en"]
 _WISH = re.compile(
     r"想(?:去|学|买|换|要)|希望|\b(?:want to|would like to|hope to|wish to|might|thinking of)\b", re.IGNORECASE
 )
-_HAPPENED = re.compile(
-    r"(?:去|看|做|吃|买|参加|学|读|见|遇到|发现|完成|搬|跑|逛|爬|打|写|听|玩|收到|开始|生病|错过|丢|换|修|拍|养|考|面试|出差|结婚|毕业|辞职|入职|喝|练|聊|带|陪)(?:到|完|上|过|会)?了"
-    r"|\b(?:I|we|my \w+|he|she) (?:just |also |recently |finally |once |have |has |had )*(?:went|saw|made|ate|bought|attended|learned|read|met|found|finished|moved|ran|visited|climbed|played|wrote|listened|received|started|missed|lost|changed|fixed|took|passed|failed|joined|married|graduated|quit|tried|cooked|watched|got|had|came|traveled|travelled|discovered|celebrated|won|broke|adopted|encountered|completed|spent|drove|flew|hiked|swam|signed)\b",
-    re.IGNORECASE,
-)
+_HAPPENED = _PATTERNS["happened"]
 _HEAD_NOUN_ZH = re.compile(
     r"看牙|牙科|牙医|医生|体检|复诊|面试|会议|开会|聚餐|航班|高铁|考试|手术|餐厅|酒店|理发|挂号|报告|出差|答辩|婚礼|约会|机票|健身课|课"
 )
-_HEAD_NOUN_EN = re.compile(
-    r"\b(dentist|doctor|dr\.? [A-Z]\w+|interview|meeting|flight|exam|check-?up|surgery|wedding|conference|haircut|restaurant|table|hotel|call|report|deadline|lesson|class|dinner|lunch|trip|visit)\b",
-    re.IGNORECASE,
-)
+_HEAD_NOUN_EN = _PATTERNS["head_noun_en"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +116,15 @@ def events_of(clause: Clause, subject: str, times: tuple[TimeSpan, ...], moment:
     shown = (f"（{stamp}）" if clause.language == "zh" else f" ({stamp})") if stamp else ""
     sentence = f"用户{told}{shown}" if clause.language == "zh" else f"The user {told}{shown}"
     yield Fact(
-        attribute="event", value=told, language=clause.language, type="event", sentence=sentence, period=period, importance=0.5,
+        attribute="event",
+        value=told,
+        language=clause.language,
+        type="event",
+        sentence=sentence,
+        period=period,
+        importance=0.5,
         structured={"what": told, "when": stamp},
-    )  # fmt: skip
+    )
 
 
 def _is_confirmed(answer: str, *, default: bool = False) -> bool:
@@ -179,11 +149,23 @@ def _appointment(
     value = f"{what}（{stamp}）" if stamp and clause.language == "zh" else f"{what} ({stamp})" if stamp else what
     cancelled = intent == "cancel"
     fact = Fact(
-        attribute=attribute, value=value, language=clause.language, subject=subject, type="event_commitment",
-        entity_type="appointment", entity_id=_entity_of(clause, what),
-        structured={"what": what, "when": stamp, "status": "cancelled" if cancelled else "asked" if intent == "request" else "set"},
-        intent=intent, period=period, expires=True, confidence=PLAIN,
-    )  # fmt: skip
+        attribute=attribute,
+        value=value,
+        language=clause.language,
+        subject=subject,
+        type="event_commitment",
+        entity_type="appointment",
+        entity_id=_entity_of(clause, what),
+        structured={
+            "what": what,
+            "when": stamp,
+            "status": "cancelled" if cancelled else "asked" if intent == "request" else "set",
+        },
+        intent=intent,
+        period=period,
+        expires=True,
+        confidence=PLAIN,
+    )
     if cancelled:
         told = f"用户取消了：{what}" if clause.language == "zh" else f"The user cancelled: {what}"
         return replace(fact, negated=True, sentence=told + (f"（{stamp}）" if stamp else ""))
@@ -205,9 +187,25 @@ def _plan(clause: Clause, period: TimeSpan, moment: Moment) -> Fact:
     sentence = f"用户{told}（{stamp}）" if clause.language == "zh" else f"The user plans: {told} ({stamp})"
     wish = _WISH.search(clause.text) is not None or clause.hedged
     return Fact(
-        attribute="plan", value=told, language=clause.language, type="event_commitment", sentence=sentence, period=period, expires=True,
-        intent="commit", tentative=wish, confidence=0.5 if clause.hedged else PLAIN, structured={"what": told, "when": stamp},
-    )  # fmt: skip
+        attribute="plan",
+        value=told,
+        language=clause.language,
+        type="event_commitment",
+        sentence=sentence,
+        period=period,
+        expires=True,
+        intent="commit",
+        tentative=wish,
+        confidence=0.5 if clause.hedged else PLAIN,
+        structured={"what": told, "when": stamp},
+    )
+
+
+_OPENING_EN = re.compile(
+    r"(?:please|can|could|would|may|I|you|we|want|need|like|help|me|to|have|got|am|book(?:ed)?|reserve(?:d)?|schedule(?:d)?"
+    r"|cancel(?:led)?|remind|make|arrange|set up|an?|my|the|for|['’](?:d|ve|ll|m))\b[ ]*",
+    re.IGNORECASE,
+)
 
 
 def _subject_matter(clause: Clause, period: TimeSpan | None) -> str:
@@ -220,20 +218,9 @@ def _subject_matter(clause: Clause, period: TimeSpan | None) -> str:
         )
         text = re.sub(r"^(?:预约|预定|预订|约了?|取消|提醒我|订个?|订了)+(?:一下|一个|个|的|了)*", "", text.strip())
         return re.sub(r"\s+", "", text).strip("的了吧吗，。 ") or clause.text
-    text = re.sub(
-        r"^(?:please|can|could|would|may|I|you|we|want|would like|'d like|need|like|help|me|to|have|got|am|'ve|have got|book(?:ed)?|reserve(?:d)?|schedule(?:d)?|cancel(?:led)?|remind me(?: to)?|make|arrange|set up|an?|my|the|for)\b[ ']*",
-        "", text.strip(), flags=re.IGNORECASE,
-    )  # fmt: skip
-    for _ in range(8):
-        shorter = re.sub(
-            r"^(?:please|can|could|you|me|to|have|book(?:ed)?|reserve|schedule|cancel|remind|make|arrange|set up|an?|my|the|for|would|like|want|need|d|ve)\b[ ']*",
-            "",
-            text,
-            flags=re.IGNORECASE,
-        )
-        if shorter == text:
-            break
-        text = shorter
+    text = text.strip()
+    while (opening := _OPENING_EN.match(text)) is not None and opening.end() > 0:
+        text = text[opening.end() :]
     text = re.sub(r"\s+(?:on|at|for|in|by|this|next)?\s*$", "", re.sub(r"\s{2,}", " ", text)).strip(" ,.?!")
     return text or clause.text
 

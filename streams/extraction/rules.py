@@ -19,22 +19,19 @@ from streams.extraction.facts import EXPLICIT, USER, Fact, candidate_of, person_
 from streams.extraction.inputs import RecordInput, StepInput, TurnInput
 from streams.extraction.noise import is_noise
 from streams.extraction.orders import order_of, orders_of
+from streams.extraction.patterns import patterns
 from streams.extraction.requests import contacts_of, wishes_of
 from streams.text.masking import Span, find_identifiers
 from streams.vocabulary import ONE, cardinality, normalised_value, opposite_of
 
+_PATTERNS = patterns("rules")
 EXTRACTOR = "rules"
 EXTRACTOR_REVISION = "rules-1"
 _MEMBER_ATTRIBUTES = frozenset({"family_member", "pet"})
 _CHANGED = re.compile(r"现在|改|其实|又|不再|开始|now\b|actually|no longer|anymore|these days", re.IGNORECASE)
 _SAYS_I = re.compile(r"我|\b(?:I|my)\b", re.IGNORECASE)
-_INSTEAD = re.compile(
-    r"^(?:应该)?是(?P<new>.{1,20}?)[，,]?(?:而?不是)(?P<old>.{1,20})$|^(?:不是)(?P<old2>.{1,20})$|^(?:而?是|应该是|改成|改为)(?P<new2>.{1,20})$"
-)
-_INSTEAD_EN = re.compile(
-    r"^(?:it(?:'s| is| was) |i meant |make that |that should be )?(?P<new>[\w' :-]{1,40}?),? not (?P<old>[\w' -]{1,40})$|^(?:it(?:'s| is| was) |i meant |make (?:it|that) |it should be |that should be )(?P<new2>[\w' :-]{1,40})$",
-    re.IGNORECASE,
-)
+_INSTEAD = _PATTERNS["instead"]
+_INSTEAD_EN = _PATTERNS["instead_en"]
 
 
 def extract_turn(turn: TurnInput) -> Extraction:
@@ -54,10 +51,25 @@ def extract_step(step: StepInput) -> Extraction:
     else:
         sentence = f"Tool {step.name} failed: {error}" + (f"; instead: {step.remedy[:200]}" if step.remedy else "")
     fact = Fact(
-        attribute="tool_failure", value=error, language="zh" if chinese_text else "en", type="tool_failure", entity_type="tool",
-        entity_id=step.name or "unknown", sentence=sentence, source="tool", importance=0.5, confidence=EXPLICIT, message_id=step.event_id,
-        structured={"tool": step.name, "step": step.step, "error": error, "class": _error_class(error), "remedy": step.remedy[:200]},
-    )  # fmt: skip
+        attribute="tool_failure",
+        value=error,
+        language="zh" if chinese_text else "en",
+        type="tool_failure",
+        entity_type="tool",
+        entity_id=step.name or "unknown",
+        sentence=sentence,
+        source="tool",
+        importance=0.5,
+        confidence=EXPLICIT,
+        message_id=step.event_id,
+        structured={
+            "tool": step.name,
+            "step": step.step,
+            "error": error,
+            "class": _error_class(error),
+            "remedy": step.remedy[:200],
+        },
+    )
     return _extraction([fact], step.timezone_offset)
 
 
@@ -72,10 +84,18 @@ def extract_record(record: RecordInput) -> Extraction:
     for ordinal, (name, value) in enumerate(attributes.items()):
         plain = _plain(value)
         fact = Fact(
-            attribute=name, value=plain, language=language, type=f"{record.entity_type}_state", entity_type=record.entity_type,
-            entity_id=record.entity_id, source=record.source, confidence=EXPLICIT, importance=0.9, message_id=record.record_id or record.event_id,
+            attribute=name,
+            value=plain,
+            language=language,
+            type=f"{record.entity_type}_state",
+            entity_type=record.entity_type,
+            entity_id=record.entity_id,
+            source=record.source,
+            confidence=EXPLICIT,
+            importance=0.9,
+            message_id=record.record_id or record.event_id,
             sentence=_record_sentence(record, name, plain, language),
-        )  # fmt: skip
+        )
         candidates.append(replace_value(candidate_of(fact, ordinal, record.timezone_offset), value))
     return _finished(tuple(candidates))
 
@@ -267,10 +287,13 @@ def _finished(candidates: tuple[Candidate, ...]) -> Extraction:
 
 def _error_class(error: str) -> str:
     classes = (
-        ("timeout", r"time ?d? ?out|超时|deadline"), ("permission", r"permission|denied|forbidden|unauthori|权限|401|403"),
-        ("not_found", r"not found|404|找不到|不存在"), ("unavailable", r"unavailable|503|refused|不可用|502|连接"),
-        ("invalid_input", r"invalid|validation|400|参数|格式"), ("rate_limit", r"rate limit|429|限流|频率"),
-    )  # fmt: skip
+        ("timeout", r"time ?d? ?out|超时|deadline"),
+        ("permission", r"permission|denied|forbidden|unauthori|权限|401|403"),
+        ("not_found", r"not found|404|找不到|不存在"),
+        ("unavailable", r"unavailable|503|refused|不可用|502|连接"),
+        ("invalid_input", r"invalid|validation|400|参数|格式"),
+        ("rate_limit", r"rate limit|429|限流|频率"),
+    )
     return next((name for name, pattern in classes if re.search(pattern, error, re.IGNORECASE)), "other")
 
 
@@ -279,6 +302,7 @@ def _has_chinese(attributes: dict[str, str]) -> bool:
 
 
 def _plain(value: str) -> str:
+    decoded: object
     try:
         decoded = msgspec.json.decode(value)
     except msgspec.DecodeError:

@@ -5,37 +5,22 @@ Owns what a value may look like in both languages. Called by the rule tables.
 
 import re
 
+from streams.extraction.patterns import patterns
+
+_PATTERNS = patterns("values")
 _TRAILING_ZH = re.compile(
     r"(?:的(?:人|东西|时候)?|了|啊|呀|哦|呢|吧|嘛|哈|啦|哟|～|~|而已|之类的?|等等?|什么的|这些|这类|来着|一些|这件事|这种事)+$"
 )
 _LEADING_ZH = re.compile(r"^(?:去|的|了|着|过|一些|各种|那种|这种|所有|任何)(?=.{2,})")
-_REFUSED_ZH = re.compile(
-    r"[你您他她它]|这[个些样里种部本家件道首位]?$|那[个些样里种部本家件道首位]?$|^[这那]|里面|什么|怎么|哪|谁|我|^(?:上|下|过|了|的|着|一个|一下|一样|自己|别人|大家|东西|不|就|看|听|说|想|去|吃|喝|做|玩|的人|很多|有点)$"
-    r"|这样|那样|如此|聊天|交流$|分享"
-)
+_REFUSED_ZH = _PATTERNS["refused_zh"]
 _DEICTIC_ZH = re.compile(r"^(?:这|那|的|是(?!《)|你|他|她|它|里面|其中)|[他她它]的|这[种个样些]|那[种个样些]")
 _SPLIT_ZH = re.compile(r"[、,，/]|(?<=[\u4e00-\u9fffA-Za-z])(?:以及|还有|和|跟|与|及)(?=[\u4e00-\u9fffA-Za-z])")
 _NO_SPLIT_ZH = re.compile(r"^(?:在|跟|和|与|从|用|当|对|给|把|一个人)|和平|和牛|附近|之间|一起")
-_CUT_EN = re.compile(
-    r"\s+(?:because|but|so|which|when|while|since|although|though|especially|particularly|due to|for (?:years|a long|many|ages|now)|these days"
-    r"|lately|recently|now and then|and then|now(?:adays)?|too|as well|very much|a lot|so much|at the moment|by the way|anymore|any more|right now|at all|most(?: of all)?|the most"
-    r"|thanks|thank you|please|if|unless|where|who|whose|in my (?:free|spare) time|on weekends|after work|every (?:day|morning|week)|in general|by nature|as always"
-    r"|and (?:feeling|finding|making|I|he|she|it|they|we|my|would|want|need|am|is|was|have|has|find|think|feel|it's|don't|can)\b.*|as (?:it|they|he|she|I)\b.*|that (?:I|is|are|was)\b.*|like \"?[A-Z].*|such as\b.*)\b.*$",
-    re.IGNORECASE,
-)
-_REFUSED_EN = re.compile(
-    r"^(?:it|that|this|these|those|them|him|her|you|your\b.*|how\b.*|what\b.*|why\b.*|when\b.*|(?:that|this|these|those|the|such|both|all)\b(?: \w+){0,2}$(?<! of).*|one|some|something|anything|everything|nothing|things?"
-    r"|(?:a|the) (?:idea|way|suggestion|advice)\b.*|.*\b(?:you|your|yours|I|me|we|us|it|them|him|this|that)\b.*"
-    r"|(?:know|hear|share|talk|say|ask|thank|see|think|add|try|be|learn more|discuss|chat)\b.*|not\b.*|to|very|really|well|here|there|so)$",
-    re.IGNORECASE,
-)
+_CUT_EN = _PATTERNS["cut_en"]
+_REFUSED_EN = _PATTERNS["refused_en"]
 _SPLIT_EN = re.compile(r"\s*,\s*(?:and|or)\s+|\s*,\s*|\s+(?:and|or|as well as)\s+")
-_SHARED_HEAD = re.compile(
-    r"^\w+ (cuisine|food|movies?|films?|music|weather|books?|novels?|style|games?|songs?|literature|dishes|chocolate|tea|coffee|wine)$"
-)
-_DEFINITE_EN = re.compile(
-    r"^(?:the|these|those|this|that) (?!.* of )(?!(?:color|colour|beach|sea|ocean|piano|guitar|violin|outdoors|mountains|countryside|city|[A-Z]))(?:[\w-]+ ?){1,3}$"
-)
+_SHARED_HEAD = _PATTERNS["shared_head"]
+_DEFINITE_EN = _PATTERNS["definite_en"]
 _KEEP_THE = re.compile(
     r"^(?:the (?:color|colour|beach|sea|ocean|piano|guitar|violin|outdoors|mountains|Beatles|[A-Z])|these|such)\b"
 )

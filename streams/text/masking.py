@@ -7,8 +7,9 @@ Chinese characters.
 """
 
 import datetime
+import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -135,23 +136,17 @@ def _is_bounded(text: str, start: int, end: int) -> bool:
 
 
 def _is_plausible(shape: _Shape, value: str, text: str, start: int) -> bool:
-    digits = "".join(character for character in value if character.isdigit() or character in "Xx")
-    match shape.kind:
-        case "resident_id":
-            return _is_resident_id(digits.upper())
-        case "bank_card":
-            return 13 <= len(digits) <= 19 and _passes_luhn(digits) and len(set(digits)) > 1
-        case "iban":
-            return _is_iban(value)
-        case "phone":
-            return len(digits) >= 7
-        case "ip":
-            return not text[max(0, start - 2) : start].lower().endswith("v") and value not in {"0.0.0.0", "127.0.0.1"}  # noqa: S104
-        case "reference":
-            return sum(character.isdigit() for character in value) >= 4 and not _is_date(value)
-        case "secret":
-            return _is_told_secret(shape.rule_id, value)
-    return True
+    if shape.kind == "secret":
+        return _is_told_secret(shape.rule_id, value)
+    if shape.kind == "ip":
+        # "v1.2.3.4" is a version.
+        return not text[max(0, start - 2) : start].lower().endswith("v")
+    check = _CHECKS.get(shape.kind)
+    return check is None or check(value)
+
+
+def _digits(value: str) -> str:
+    return "".join(character for character in value if character.isdigit())
 
 
 def _is_told_secret(rule_id: str, value: str) -> bool:
@@ -194,6 +189,20 @@ def _is_iban(value: str) -> bool:
     from stdnum import iban  # noqa: PLC0415
 
     return bool(iban.is_valid(value, check_country=False))
+
+
+def _is_bank_card(value: str) -> bool:
+    digits = _digits(value)
+    return 13 <= len(digits) <= 19 and _passes_luhn(digits) and len(set(digits)) > 1
+
+
+_CHECKS: dict[str, Callable[[str], bool]] = {
+    "resident_id": lambda value: _is_resident_id(re.sub(r"[^0-9Xx]", "", value).upper()),
+    "bank_card": _is_bank_card,
+    "iban": _is_iban,
+    "phone": lambda value: len(_digits(value)) >= 7,
+    "reference": lambda value: len(_digits(value)) >= 4 and not _is_date(value),
+}
 
 
 def _foreign_phones(text: str, found: list[Span]) -> list[Span]:
