@@ -66,7 +66,10 @@ class FakeDoor(Generic[Item]):
                     continue
             elif self.store == "neo4j" and not forced and key in held:
                 known_item = held[key]
-                if not isinstance(known_item, InfluxPoint) and known_item.fingerprint.version >= item.fingerprint.version:
+                if (
+                    not isinstance(known_item, InfluxPoint)
+                    and known_item.fingerprint.version >= item.fingerprint.version
+                ):
                     continue
             held[key] = item
 

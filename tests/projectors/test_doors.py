@@ -4,13 +4,13 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
+from fakes import FakeDoor
+from projector_samples import DIMENSION, REVISION, belongs, follows, memory_id, relation, update
 
 from projectors.door import Door
 from projectors.entries import Entry, Generation, Store
 from projectors.projection import milvus_row, neo4j_node
 from schemas.memories import MemoryUpdated
-from fakes import FakeDoor
-from projector_samples import DIMENSION, REVISION, belongs, follows, memory_id, relation, update
 
 Kind = tuple[Store, str]
 REAL = [pytest.mark.stack]
