@@ -7,7 +7,7 @@ are InfluxQL, which versions 1 and 2 both answer, streamed in chunks.
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from influxdb_client import InfluxDBClient
 from influxdb_client.client.write_api import SYNCHRONOUS
@@ -44,8 +44,8 @@ class InfluxDoor:
     Points are immutable and addressed by what they are, so a projector writes them without reading first (``guarded``).
     """
 
-    store: ClassVar[Store] = "influx"
-    guarded: ClassVar[bool] = False
+    store: Store = "influx"
+    guarded: bool = False
 
     def __init__(self, settings: Settings) -> None:
         self._prefix = settings.topic_prefix

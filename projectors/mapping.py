@@ -6,7 +6,7 @@ Called by the projector. Thin: decoding is the codec's, the shape is the project
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import ClassVar, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -50,7 +50,7 @@ class Mapping(Protocol[Item]):
 class MilvusMapping:
     """``memory.updated`` as rows of a collection."""
 
-    topic: ClassVar[Topic] = UPDATED
+    topic: Topic = UPDATED
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
@@ -71,7 +71,7 @@ class MilvusMapping:
 class Neo4jMapping:
     """``memory.updated`` as nodes with edges."""
 
-    topic: ClassVar[Topic] = UPDATED
+    topic: Topic = UPDATED
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
@@ -91,7 +91,7 @@ class Neo4jMapping:
 class InfluxMapping:
     """``working.events`` as points; ``open_payload`` unseals, and gives ``None`` where the key is destroyed."""
 
-    topic: ClassVar[Topic] = WORKING
+    topic: Topic = WORKING
 
     def __init__(self, codec: Codec, open_payload: OpenPayload) -> None:
         self._codec = codec

@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from pymilvus import DataType, MilvusClient
@@ -36,8 +36,8 @@ logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
 class MilvusDoor:
     """A door to the server in ``settings``; connects at the first call. The blocking client runs in threads."""
 
-    store: ClassVar[Store] = "milvus"
-    guarded: ClassVar[bool] = True
+    store: Store = "milvus"
+    guarded: bool = True
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

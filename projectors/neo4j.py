@@ -5,7 +5,7 @@ Called by the projector, rebuild and reconcile (through the port in ``door``) an
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import neo4j
 from neo4j.exceptions import AuthError, ClientError, DriverError, Neo4jError, TransientError
@@ -38,8 +38,8 @@ _REFUSED = ("Neo.ClientError.Statement.TypeError", "Neo.ClientError.Statement.Ar
 class Neo4jDoor:
     """A door to the server in ``settings``; connects at the first call."""
 
-    store: ClassVar[Store] = "neo4j"
-    guarded: ClassVar[bool] = True
+    store: Store = "neo4j"
+    guarded: bool = True
 
     def __init__(self, settings: Settings) -> None:
         self._prefix = settings.topic_prefix
