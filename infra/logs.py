@@ -26,6 +26,7 @@ def set_up_logs(role: str) -> None:
     shared: list[Any] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _with_role(role),
         _cut,
     ]
     structlog.configure(
@@ -34,7 +35,6 @@ def set_up_logs(role: str) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         cache_logger_on_first_use=True,
     )
-    structlog.contextvars.bind_contextvars(role=role)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -50,6 +50,14 @@ def set_up_logs(role: str) -> None:
     logging.root.setLevel(logging.WARNING)
     for name, level in _QUIET.items():
         logging.getLogger(name).setLevel(level)
+
+
+def _with_role(role: str) -> Any:
+    def add(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        line["role"] = role
+        return line
+
+    return add
 
 
 def _cut(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

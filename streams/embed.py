@@ -7,6 +7,7 @@ Run by ``streams.delivery``. Never decides and never writes to a store.
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -67,6 +68,19 @@ class Embed:
         self._now_ms = now_ms
         self._crash = crash or CrashPoints()
         self._last_ms = 0
+        # One thread for good: the model keeps its work space per thread and builds it at the first call.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedder")
+
+    async def warm_up(self) -> None:
+        """Let the model do its first, slow call before the first input waits for it."""
+        await self._in_its_thread(["warm up", "预热"])
+
+    def close(self) -> None:
+        """End the model's thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _in_its_thread(self, texts: Sequence[str]) -> Sequence[bytes]:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._embedder.embed, texts)
 
     async def handle(self, message: bytes, position: Origin) -> StageResult:
         """Return the ``candidates`` proposal of one ``MemoryAdmitted``; raises ``Rejected`` (``erased``, …) or ``Retryable``."""
@@ -127,7 +141,7 @@ class Embed:
         if not wanted:
             return {}
         self._crash.visit("before_model")
-        made = await asyncio.to_thread(self._embedder.embed, wanted)
+        made = await self._in_its_thread(wanted)
         self._crash.visit("after_model")
         return dict(zip(wanted, made, strict=True))
 

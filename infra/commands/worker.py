@@ -5,6 +5,7 @@ An entry: reads the environment, sets up the logs, runs the role and ends with t
 
 import asyncio
 import importlib
+import os
 import sys
 from typing import Annotated
 
@@ -27,6 +28,9 @@ def worker(
         raise Misconfigured(f"there is no role {role}: use one of {', '.join(ROLES)}")
     settings = load_settings()
     set_up_logs(role)
+    # A worker uses one core. More threads in the matrix library wait for each other by spinning: measured ten times the
+    # processor time for a sentence vector. It must be set before numpy is loaded.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # A process loads what its role needs, and nothing else.
     module = importlib.import_module(f"infra.roles.{role}")
     code = asyncio.run(run_role(here_of(settings, role), module.run))

@@ -2,9 +2,12 @@
 
 from contextlib import AsyncExitStack
 
+from infra.roles.warm_up import ANSWER, TEXTS
 from infra.stage_process import now_ms, open_keys, run_stage
 from infra.worker_process import Here
 from streams.extract import Extract
+from streams.extraction.inputs import TurnInput
+from streams.extraction.pipeline import extract
 from streams.postgres import pool
 from streams.recalled import ROLE, RecalledMemories
 from streams.understanding import Understanding
@@ -13,6 +16,8 @@ from streams.understanding import Understanding
 async def run(here: Here) -> None:
     """Run the stage until asked to stop."""
     settings = here.settings
+    for text in TEXTS:
+        extract(TurnInput(event_id="warm-up", user_message=text, assistant_message=ANSWER))
     async with open_keys(here) as keys, AsyncExitStack() as resources:
         connections = await pool(settings, ROLE, 2)
         resources.push_async_callback(connections.close)

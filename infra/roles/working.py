@@ -2,8 +2,10 @@
 
 from contextlib import AsyncExitStack
 
+from infra.roles.warm_up import ANSWER, TEXTS
 from infra.stage_process import now_ms, open_keys, run_stage
 from infra.worker_process import Here
+from schemas.inputs import TurnRecorded
 from streams.gates.gate import gate0
 from streams.gates.outcome import ADMIT
 from streams.kafka import cluster_identity
@@ -11,11 +13,15 @@ from streams.postgres import pool
 from streams.text.masking import mask
 from streams.working import Working
 from streams.working_rows import ROLE, WorkingRows
+from streams.working_signals import signal_of
 
 
 async def run(here: Here) -> None:
     """Run the stage until asked to stop."""
     settings = here.settings
+    for text in TEXTS:
+        is_refused(text)
+        signal_of(TurnRecorded(user_message=text), user_text=mask(text), answer_text=ANSWER, refused=False)
     async with open_keys(here) as keys, AsyncExitStack() as resources:
         identity = await cluster_identity(settings)
         connections = await pool(settings, ROLE, 2)
