@@ -37,7 +37,7 @@ class Attribute:
 
 
 def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads(resources.files("streams").joinpath(f"data/{name}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(resources.files("streams.data").joinpath(f"{name}.toml").read_text(encoding="utf-8"))
 
 
 @lru_cache(maxsize=1)

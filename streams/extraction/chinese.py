@@ -62,7 +62,8 @@ def opened(text: str) -> str:
     """Return the clause without fillers, times and adverbs that stand before its subject."""
     body = text
     while True:
-        shorter = _FILLER.sub("", body)
+        # "是我老婆…" answers a question about who: the person is the subject.
+        shorter = re.sub(r"^是(?=我)", "", _FILLER.sub("", body))
         if time := CHINESE_TIME.match(shorter):
             shorter = shorter[time.end() :].lstrip("的，, ") or shorter
         if adverbs := _LEADING_ADVERB.match(shorter):
@@ -111,7 +112,7 @@ def facts_of(text: str, subject: str, rest: str, *, hedged: bool, past: bool) ->
             yield replace(base, subject=USER, attribute=attribute, value=value)
         return
     stated = re.sub(r"[啊呀哦呢吧嘛哈啦哟～~!！。.]+$", "", rest)
-    bare = stated[_HAS_ADVERB.match(stated).end() :]  # type: ignore[union-attr]
+    bare = _without_adverbs(stated)
     found: list[Fact] = []
     name = _SELF_NAME.match(bare)
     if name is not None and not _JOB.search(name["v"]) and not is_place(name["v"]):
@@ -123,6 +124,19 @@ def facts_of(text: str, subject: str, rest: str, *, hedged: bool, past: bool) ->
                 break
     for fact in found:
         yield _qualified(fact, stated, hedged=hedged, past=past)
+
+
+def _without_adverbs(stated: str) -> str:
+    bare = stated
+    for _ in range(3):
+        adverbs = _HAS_ADVERB.match(bare)
+        shorter = bare[adverbs.end() :] if adverbs else bare
+        if time := CHINESE_TIME.match(shorter):
+            shorter = shorter[time.end() :]
+        if shorter == bare:
+            break
+        bare = shorter
+    return bare
 
 
 def _apply(rest: str, base: Fact) -> Iterator[Fact]:

@@ -6,6 +6,7 @@ Owns segmentation and these marks for both languages. Called by ``rules``. Never
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from streams.extraction.patterns import patterns
 from streams.text.normalise import has_cjk
@@ -77,6 +78,7 @@ def own_words(message: str) -> str:
     return _QUOTED.sub(keep_titles, text)
 
 
+@lru_cache(maxsize=16)  # the question of a turn is read twice: for its facts and for its answer
 def clauses_of(message: str) -> tuple[Clause, ...]:
     """Return the clauses of the user's own words, in order."""
     return tuple(_marked(own_words(message)))

@@ -63,7 +63,7 @@ class Fact:
 @lru_cache(maxsize=1)
 def people() -> dict[str, Person]:
     """Return the kinship and acquaintance table by subject key."""
-    raw = tomllib.loads(resources.files("streams").joinpath("data/kinship.toml").read_text(encoding="utf-8"))
+    raw = tomllib.loads(resources.files("streams.data").joinpath("kinship.toml").read_text(encoding="utf-8"))
     return {key: Person(key, tuple(entry["zh"]), tuple(entry["en"]), entry["label"]) for key, entry in raw.items()}
 
 

@@ -65,6 +65,7 @@ def orders_of(message: str, clauses: tuple[Clause, ...], answer: str, previous: 
     if problem := _PROBLEM.search(told):
         value = (problem["zh"] or problem["en"]).strip()
         value = re.sub(r"^.*?(?:订单|单号)\s*[A-Za-z0-9-]*", "", value).strip() or value
+        value = re.sub(r"^(?:但是?|不过|可是|而且|还有|然后|就是)", "", value)
         yield replace(base, attribute="order_problem", value=value)
     for request in {(m["zh"] or m["en"]).lower(): m for clause in stated for m in _REQUEST.finditer(clause.text)}:
         yield replace(base, attribute="order_request", value=request, intent="request", tentative=True)

@@ -59,7 +59,7 @@ def rule_table(language: str) -> tuple[Rule, ...]:
 
 
 def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads(resources.files("streams").joinpath(f"data/{name}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(resources.files("streams.data").joinpath(f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def _compile(entry: dict[str, Any], parts: dict[str, str]) -> re.Pattern[str]:

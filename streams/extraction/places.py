@@ -45,7 +45,7 @@ def _places() -> frozenset[str]:
             # Districts keep their suffix: 和平区 is a place, 和平 is a word.
             if len(short) >= 2 and (name.endswith(("市", "省", "自治区")) or len(code) == 2):
                 names.add(short)
-    world = tomllib.loads(resources.files("streams").joinpath("data/places.toml").read_text(encoding="utf-8"))["world"]
+    world = tomllib.loads(resources.files("streams.data").joinpath("places.toml").read_text(encoding="utf-8"))["world"]
     return frozenset(names | set(world)) - _NO_PLACE
 
 

@@ -248,8 +248,7 @@ def _elliptical(clauses: tuple[Clause, ...], earlier: list[Fact]) -> Iterator[Fa
 
 
 def _bare(clause: Clause) -> str:
-    table = chinese if clause.language == "zh" else english
-    return table.opened(clause.text)
+    return chinese.opened(clause.text) if clause.language == "zh" else english.opened(clause.text)
 
 
 def _from_answer(turn: TurnInput) -> Iterator[Fact]:

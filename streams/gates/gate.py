@@ -26,7 +26,8 @@ def gate0(text: str, side: str, skip_rules: frozenset[str] = _NONE, policy: PiiP
 
 def gate1(candidate: Candidate, skip_rules: frozenset[str] = _NONE, policy: PiiPolicy = DEFAULT_POLICY) -> GateOutcome:
     """Judge one candidate by its own key, value and sentence."""
-    text = f"{candidate.content}\n{candidate.value}"
+    words = _words(candidate)
+    text = candidate.content if words in candidate.content else f"{candidate.content}\n{candidate.value}"
     side = "assistant" if candidate.source == "assistant" else "user"
     outcome = _judge(text, side, "gate1", skip_rules, policy)
     if outcome.outcome != ADMIT:

@@ -44,6 +44,7 @@ class _ThreatSet:
     patterns: tuple[str, ...]
     owners: tuple[str, ...]
     needed: dict[str, frozenset[int]]
+    unless: Any
 
 
 def _options() -> Any:
@@ -54,9 +55,14 @@ def _options() -> Any:
 
 
 @lru_cache(maxsize=1)
+def _own_data() -> dict[str, Any]:
+    return tomllib.loads(resources.files("streams.data").joinpath("gate_rules.toml").read_text(encoding="utf-8"))
+
+
+@lru_cache(maxsize=1)
 def own_rules() -> tuple[_OwnRule, ...]:
     """Return our own rules, compiled."""
-    raw = tomllib.loads(resources.files("streams").joinpath("data/gate_rules.toml").read_text(encoding="utf-8"))
+    raw = _own_data()
     options = _options()
     return tuple(
         _OwnRule(
@@ -91,13 +97,16 @@ def own_hit(text: str, skip_rules: frozenset[str]) -> Hit | None:
 
 
 def _excused(rule: _OwnRule, text: str, match: Any) -> bool:
-    """An excuse counts only in the sentence of the match, so that a polite tail does not cover the rest."""
     if rule.unless is None:
         return False
-    begin = max(text.rfind(mark, 0, match.start()) for mark in "。！？!?\n.") + 1
-    ends = [position for position in (text.find(mark, match.end()) for mark in "。！？!?\n") if position >= 0]
-    end = min(ends) + 1 if ends else len(text)
-    return rule.unless.search(text[begin:end]) is not None
+    return rule.unless.search(_sentence_around(text, match.start(), match.end())) is not None
+
+
+def _sentence_around(text: str, start: int, end: int) -> str:
+    """An excuse counts only in the sentence of the match, so that a polite tail does not cover the rest."""
+    begin = max(text.rfind(mark, 0, start) for mark in "。！？!?\n.") + 1
+    ends = [position for position in (text.find(mark, end) for mark in "。！？!?\n") if position >= 0]
+    return text[begin : min(ends) + 1 if ends else len(text)]
 
 
 @lru_cache(maxsize=1)
@@ -105,11 +114,14 @@ def _threats() -> _ThreatSet:
     # Read from the installed package's data, not through its engine: that needs a second regex library and is not linear.
     raw = msgspec.json.decode(resources.files("pyatr").joinpath("_bundled_rules.json").read_bytes())
     options = _options()
+    excluded = frozenset(_own_data()["threats"]["excluded"])
     screen = re2.Filter()
     patterns: list[str] = []
     owners: list[str] = []
     needed: dict[str, frozenset[int]] = {}
     for rule in raw:
+        if rule["id"] in excluded:
+            continue
         if rule.get("status") in {"draft", "deprecated"} or str(rule.get("severity")).lower() not in {
             "high",
             "critical",
@@ -131,7 +143,7 @@ def _threats() -> _ThreatSet:
             # A condition that RE2 cannot express makes the rule unable to hold in full; it is then left out.
             needed[rule["id"]] = frozenset(added) if len(added) == len(conditions) else frozenset({-1})
     screen.Compile()
-    return _ThreatSet(screen, tuple(patterns), tuple(owners), needed)
+    return _ThreatSet(screen, tuple(patterns), tuple(owners), needed, re2.compile(_own_data()["threats"]["unless"]))
 
 
 def _add(screen: Any, patterns: list[str], pattern: str, options: Any) -> int | None:
@@ -184,7 +196,7 @@ def threat_hit(text: str, skip_rules: frozenset[str]) -> Hit | None:
         if f"atr/{rule_id}" in skip_rules or (needed is not None and not needed <= found):
             continue
         start = _whole_words(threats.patterns[index], text)
-        if start is not None:
+        if start is not None and not threats.unless.search(_sentence_around(text, start, start)):
             return Hit(f"atr/{rule_id}", "quarantine", start)
     return None
 

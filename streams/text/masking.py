@@ -56,7 +56,7 @@ _QUICK = re2.compile(
 
 @lru_cache(maxsize=1)
 def _tables() -> tuple[tuple[_Shape, ...], dict[str, str], frozenset[str]]:
-    raw = tomllib.loads(resources.files("streams").joinpath("data/identifiers.toml").read_text(encoding="utf-8"))
+    raw = tomllib.loads(resources.files("streams.data").joinpath("identifiers.toml").read_text(encoding="utf-8"))
     shapes = [
         _Shape("secret", entry["id"], re2.compile(entry["pattern"]), entry.get("group", 0), None)
         for entry in raw["secret"]
