@@ -115,10 +115,10 @@ def _meet_live(draft: Draft, statement: Statement) -> Memory:
 
 
 def _waits_for_review(draft: Draft, known: Memory, statement: Statement) -> bool:
-    vocabulary, attribute = draft.policy.vocabulary, known.attribute
-    return vocabulary.is_sensitive(attribute) and is_big_jump(
-        vocabulary, attribute, statement.candidate.value, known.value, draft.policy.jump_years
-    )
+    vocabulary, attribute, candidate = draft.policy.vocabulary, known.attribute, statement.candidate
+    if not vocabulary.is_sensitive(attribute):
+        return False
+    return is_big_jump(vocabulary, attribute, candidate.value, known.value, draft.policy.jump_years)
 
 
 def _meet_historical(draft: Draft, statement: Statement) -> Memory | None:

@@ -44,8 +44,11 @@ ACTIONS: dict[tuple[Relation, Time, Rank], Action] = {
     ("other", "earlier", "higher"): "history",
 }
 
+# What hardly ever changes in a life: another text is a mistake or another person, until somebody confirms it.
+LASTING = frozenset({"name", "gender", "hometown", "birthday"})
 _NEGATING = re.compile(r"不|没|無|无|非|未|别|\b(?:no|not|never|non|none|without|except|former|formerly|ex)\b")
 _YEAR = re.compile(r"(?<!\d)(1[89]\d\d|20\d\d)(?!\d)")
+_SMALL_NUMBER = re.compile(r"\d{1,3}(?:\.\d+)?")
 _CJK = re.compile(r"[\u3400-\u9fff]")
 _WORD = re.compile(r"[a-z0-9]+|[\u3400-\u9fff]")
 
@@ -99,23 +102,22 @@ def _continues(neighbour: str, edge: str) -> bool:
 def is_big_jump(vocabulary: Vocabulary, attribute: str, new_json: str, known_json: str, jump_years: int) -> bool:
     """Return whether a sensitive value moves too far to believe at once.
 
-    Dates and numbers: by more than ``jump_years``. Texts: nothing of the old one is left in the new one.
+    Dates and numbers: by more than ``jump_years``. Texts, where the attribute lasts a life: nothing of the old one is left in
+    the new one. An address or a phone number changes without a jump.
     """
     new, known = vocabulary.normalised_value(attribute, new_json), vocabulary.normalised_value(attribute, known_json)
     new_number, known_number = _year_or_number(new), _year_or_number(known)
     if new_number is not None and known_number is not None:
         return abs(new_number - known_number) > jump_years
-    return not set(_WORD.findall(new.lower())) & set(_WORD.findall(known.lower()))
+    return attribute in LASTING and not set(_WORD.findall(new.lower())) & set(_WORD.findall(known.lower()))
 
 
 def _year_or_number(value: str) -> float | None:
+    """Return the year in a date, or a small number such as an age; a telephone number is neither."""
     year = _YEAR.search(value)
     if year:
         return float(year.group(1))
-    try:
-        return float(value)
-    except ValueError:
-        return None
+    return float(value) if _SMALL_NUMBER.fullmatch(value) else None
 
 
 def confirmed_confidence(known: float, new: float) -> float:
