@@ -20,6 +20,7 @@ from recall.requests import ArmReport, Part, RecallRequest
 from schemas.errors import Retryable
 
 SEEDS = 5
+SEED_SHARE = 0.5
 Found = list[tuple[str, Part]]
 
 
@@ -112,7 +113,10 @@ async def intent_arm(question: Question, reader: Reader) -> Found:
 
 async def graph_arm(question: Question, generation: Generation, search: GraphSearch, seeds: dict[str, float]) -> Found:
     """Return the neighbours of the best seeds (memory id → similarity); nothing without seeds."""
-    best = sorted(seeds, key=lambda memory_id: (-seeds[memory_id], memory_id))[:SEEDS]
+    # A seed is never a neighbour, so what is far behind the best must not be one: it may be worth more as its neighbour.
+    least = SEED_SHARE * max(seeds.values(), default=0.0)
+    near = [memory_id for memory_id, similarity in seeds.items() if similarity >= least]
+    best = sorted(near, key=lambda memory_id: (-seeds[memory_id], memory_id))[:SEEDS]
     if not best or question.max_hops == 0:
         return []
     request = question.request

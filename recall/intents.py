@@ -83,7 +83,7 @@ def _person(text: str) -> str:
     if name.lower().startswith("my "):
         name = name[3:]
     # "张三不喜欢什么" asks for dislikes, which have a row of their own.
-    if name.lower() in _table().strangers or name.endswith("不"):
+    if name.lower() in _table().strangers or name.endswith("不") or not name[-1:].isalpha():
         return ""
     return name
 

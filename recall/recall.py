@@ -107,7 +107,7 @@ async def _question(request: RecallRequest, deps: Deps) -> Question:
 
 async def _generations(deps: Deps) -> Mapping[Store, Generation]:
     found: dict[Store, Generation] = {}
-    async with borrowed(deps.pool) as connection:
+    async with borrowed(deps.pool) as connection, connection.transaction():
         for store in _SEARCHED:
             try:
                 found[store] = await live_generation(connection, store)

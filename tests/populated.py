@@ -132,7 +132,7 @@ def insert(settings: Settings, world: World) -> None:
     """Write the world into Postgres."""
     with admin(settings) as connection, connection.transaction():
         for update in world.updates:
-            _insert_memory(connection, update)
+            insert_memory(connection, update)
         connection.cursor().executemany(
             "INSERT INTO working_events (tenant_id, user_id, session_id, sequence, event_id, event_type, state_from, state_to,"
             " occurred_at_ms, content_hash, origin_partition, origin_offset) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, 0, 0)",
@@ -157,7 +157,7 @@ def insert(settings: Settings, world: World) -> None:
 _STORED = [field for field in Memory.__struct_fields__ if field != "edges"]
 
 
-def _insert_memory(connection: "psycopg.Connection[Any]", update: MemoryUpdated) -> None:
+def insert_memory(connection: "psycopg.Connection[Any]", update: MemoryUpdated) -> None:
     memory = update.memory or _gone(update)
     values: dict[str, Any] = {field: getattr(memory, field) for field in _STORED}
     values |= {
@@ -225,7 +225,7 @@ async def project(door: Door[Any], generation: Generation, world: World) -> None
     """Write the world into a store, in batches, as its projector would."""
     items: Sequence[Any]
     if generation.store == "milvus":
-        items = [milvus_row(update, REVISION, DIMENSION) for update in world.updates]
+        items = [milvus_row(update, generation.revision, generation.dimension) for update in world.updates]
     elif generation.store == "neo4j":
         items = [neo4j_node(update) for update in world.updates]
     else:

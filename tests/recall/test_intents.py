@@ -32,6 +32,8 @@ from recall.intents import identifiers_of, intents_of
         ("我对什么过敏", "allergy", "user"),
         ("What am I allergic to?", "allergy", "user"),
         ("what is Bob allergic to", "allergy_of", "Bob"),
+        ("Do I have an appointment?", "schedule", "user"),
+        ("我这周有什么安排", "schedule", "user"),
         ("李四住在哪里", "home_of", "李四"),
         ("Where does Bob Smith live?", "home_of", "Bob Smith"),
     ],
