@@ -122,6 +122,13 @@ class Neo4jDoor:
         rows = await self._read("counting", across_users("count"), generation=graph_mark(self._prefix, generation))
         return int(rows[0]["entries"])
 
+    async def count_edges(self, generation: Generation) -> int:
+        """Return the number of edges that leave memories; relations between entities are not counted."""
+        rows = await self._read(
+            "counting edges", across_users("count_edges"), generation=graph_mark(self._prefix, generation)
+        )
+        return int(rows[0]["edges"])
+
     async def drop(self, generation: Generation) -> None:
         """Remove every node and edge of ``generation``, 5,000 nodes a transaction."""
         mark = graph_mark(self._prefix, generation)

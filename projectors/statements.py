@@ -32,6 +32,7 @@ ACROSS_USERS: dict[str, str] = {
     "relations_between": "reconcile digests the relations of a page",
     "relations_of": "a second look digests the relations of a few memories",
     "count": "counts a generation",
+    "count_edges": "counts a generation",
     "drop_memories": "removes a whole generation",
     "drop_entities": "removes a whole generation",
     "ping": "reads nothing",

@@ -30,7 +30,7 @@ EXIT_DIFFERENT = 1
 
 
 def rebuild(
-    store: Annotated[str, typer.Argument(help="milvus, neo4j, influx, or all of them one after the other")],
+    store: Annotated[str, typer.Argument(help="milvus, neo4j, influx, or all of them side by side")],
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object per store, no progress bar")] = False,
 ) -> None:
     """Rebuild a store from the log beside the live one, compare it with Postgres, and switch if nothing differs.
@@ -40,23 +40,23 @@ def rebuild(
     stores = STORES if store == "all" else tuple(known for known in STORES if known == store)
     if not stores:
         raise Misconfigured(f"there is no store {store}: use milvus, neo4j, influx or all")
-    outcomes = asyncio.run(_rebuild_all(load_settings(), stores, as_json))
-    if not all(outcome.switched for outcome in outcomes):
-        raise typer.Exit(EXIT_DIFFERENT)
-
-
-async def _rebuild_all(settings: Settings, stores: tuple[Store, ...], as_json: bool) -> list[Outcome]:
     console = Console(stderr=as_json)
-    outcomes = []
-    for store in stores:
-        with _Shown(console, visible=not as_json) as shown:
-            outcome = await _rebuild_one(settings, store, shown)
-        outcomes.append(outcome)
+    outcomes = asyncio.run(rebuild_stores(load_settings(), stores, console, visible=not as_json))
+    for outcome in outcomes:
         if as_json:
             typer.echo(msgspec.json.encode(outcome).decode())
         else:
             console.print(_sentence(outcome), highlight=False)
-    return outcomes
+    if not all(outcome.switched for outcome in outcomes):
+        raise typer.Exit(EXIT_DIFFERENT)
+
+
+async def rebuild_stores(
+    settings: Settings, stores: tuple[Store, ...], console: Console, *, visible: bool
+) -> list[Outcome]:
+    """Rebuild stores side by side, each switching for itself; return what became of each, in their order."""
+    with _Shown(console, visible=visible) as shown:
+        return list(await asyncio.gather(*(_rebuild_one(settings, store, shown) for store in stores)))
 
 
 async def _rebuild_one(settings: Settings, store: Store, shown: "_Shown") -> Outcome:
@@ -124,8 +124,9 @@ class _Shown:
         name = (step.store, step.generation, step.step)
         total, done = (step.total, step.done) if step.step == "projecting" else (1, 0)
         if name not in self._tasks:
-            for before in self._tasks.values():
-                self._bar.update(before, completed=self._bar.tasks[before].total)
+            for (store, _, _), before in self._tasks.items():
+                if store == step.store:
+                    self._bar.update(before, completed=self._bar.tasks[before].total)
             text = f"{step.store} generation {step.generation}: {step.step}"
             self._tasks[name] = self._bar.add_task(text, total=max(total, 1), rate="")
         task = self._bar.tasks[self._tasks[name]]

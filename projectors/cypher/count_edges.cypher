@@ -1,0 +1,2 @@
+MATCH (m:Memory {generation: $generation})-[edge]->()
+RETURN count(edge) AS edges
