@@ -22,11 +22,9 @@ _NO_ANSWER = re.compile(
 _SECRET = re.compile(r"密码|验证码|令牌|密钥|password|token|secret|api key|其他用户|other users?", re.IGNORECASE)
 _RULES_CHANGE = re.compile(r"以后(?:都|你)|从现在起|你必须|忽略|from now on|you must|always obey|ignore", re.IGNORECASE)
 _DEFINITION_QUESTION = _PATTERNS["definition_question"]
-_ASKED_KINDS = tuple(
-    (_PATTERNS[f"asked_{kind}"], _PATTERNS[f"told_{kind}"], kind)
-    for kind in ("phone", "address", "price", "rating", "time", "recommendation")
-)
-_TOPICS = _PATTERNS["topics"]
+_TOPICS = tuple(name.removeprefix("asked_") for name in _PATTERNS if name.startswith("asked_"))
+_ASKING = _PATTERNS["asking"]
+_LABEL = _PATTERNS["label"]
 _ANSWER_END = re.compile(r"[。！？!?；;\n]+|(?<=[a-z0-9)\"'%])\.(?=\s|$)")
 _PROMISE = _PATTERNS["promise"]
 _NEED = _PATTERNS["need"]
@@ -35,63 +33,22 @@ _PLEASANTRY = re.compile(
     r"任何(?:问题|需要|时候)|有(?:其他|什么)|随时|more about|anything else|any other|questions|if you", re.IGNORECASE
 )
 _STOP = frozenset(
-    [
-        "the",
-        "a",
-        "an",
-        "is",
-        "are",
-        "was",
-        "what",
-        "which",
-        "who",
-        "where",
-        "when",
-        "how",
-        "do",
-        "does",
-        "did",
-        "you",
-        "your",
-        "i",
-        "me",
-        "my",
-        "can",
-        "could",
-        "would",
-        "please",
-        "of",
-        "in",
-        "on",
-        "at",
-        "to",
-        "for",
-        "and",
-        "or",
-        "it",
-        "this",
-        "that",
-        "there",
-        "any",
-        "some",
-        "about",
-        "tell",
-        "know",
-        "have",
-        "has",
-        "with",
-    ]
+    "what which where when does your could would please this that there some about tell know have with like want more".split()  # noqa: SIM905  a word list reads better
 )
+_TO_THE_ASSISTANT = re.compile(
+    r"\b(?:do|are|have|can) you (?:like|think|feel|have|enjoy|any)\b|\byour\b|你(?:喜欢|觉得|认为|平时|会|是|叫|最)", re.IGNORECASE
+)
+_MAXIMUM_FACTS = 4
+# Without a word of the topic, an answer to "where" or "which" may be advice about anything.
+_NEVER_DIRECT = frozenset({"recommendation", "address", "dishes", "opening_hours"})
+_CONTINUES = re.compile(r"[^你您我]{2,15}")
 
 
 def answer_facts(question: str, clauses: tuple[Clause, ...], answer: str, message_id: str) -> Iterator[Fact]:
     """Yield the facts of an answer that answer the question of the user."""
-    asked = " ".join(clause.text for clause in clauses if clause.question)
-    if (
-        not asked
-        or _SECRET.search(asked)
-        or re.search(r"\b(?:you|your)\b (?:like|think|feel|have)|你(?:喜欢|觉得|认为|有|会|是|叫)", asked)
-    ):
+    asked = " ".join(clause.text for clause in clauses if clause.question or _ASKING.search(clause.text))
+    asked = _PATTERNS["constraint"].sub(" ", asked)
+    if not asked or _SECRET.search(asked):
         return
     language = language_of(answer)
     sentences = [part.strip() for part in _ANSWER_END.split(answer[:4000]) if part and part.strip()]
@@ -99,13 +56,52 @@ def answer_facts(question: str, clauses: tuple[Clause, ...], answer: str, messag
         term, sentence = definition
         yield _fact(term, sentence, language, message_id)
         return
-    kept = 0
-    for sentence in sentences:
-        for piece in _pieces(sentence, language):
-            topic = _anchor(asked, piece)
-            if topic and kept < 3:
-                kept += 1
-                yield _fact(topic, piece, language, message_id, question=asked)
+    if _TO_THE_ASSISTANT.search(asked):
+        return
+    topics = [topic for topic in _TOPICS if _PATTERNS[f"asked_{topic}"].search(asked)]
+    pieces = [piece for sentence in sentences for piece in _pieces(sentence, language)]
+    for topic, value in list(_anchored(topics, asked, pieces))[:_MAXIMUM_FACTS]:
+        yield _fact(topic, value, language, message_id, question=asked)
+
+
+def _anchored(topics: list[str], asked: str, pieces: list[str]) -> Iterator[tuple[str, str]]:
+    """The pieces that answer, joined as long as they speak of one topic: ``(topic, text)``."""
+    current, held = "", [""]
+    for index, piece in enumerate(pieces):
+        topic = _topic_of(topics, asked, piece)
+        if _refused(piece):
+            topic, continues = "", False
+        else:
+            continues = bool(current) and _CONTINUES.fullmatch(piece) is not None and _LABEL.search(piece) is None
+            direct = [name for name in topics if name not in _NEVER_DIRECT]
+            if not topic and index == 0 and direct and _LABEL.search(piece) is None:
+                topic = direct[0]  # 是高档型: the answer need not repeat the word of the question
+        if topic and topic != current:
+            if current:
+                yield current, "，".join(held)
+            current, held = topic, [piece]
+        elif topic or continues:
+            held.append(piece)
+        elif current:
+            yield current, "，".join(held)
+            current = ""
+    if current:
+        yield current, "，".join(held)
+
+
+def _refused(piece: str) -> bool:
+    return bool(
+        _NO_ANSWER.search(piece) or _SECRET.search(piece) or _RULES_CHANGE.search(piece) or re.search(r"[吗呢]$", piece)
+    )
+
+
+def _topic_of(topics: list[str], asked: str, piece: str) -> str:
+    for topic in topics:
+        if _PATTERNS[f"told_{topic}"].search(piece):
+            return topic
+    words = {word.lower() for word in re.findall(r"[A-Za-z]{4,}", asked)} - _STOP
+    shared = [word.lower() for word in re.findall(r"[A-Za-z]{4,}", piece) if word.lower() in words]
+    return shared[0] if len(set(shared)) >= 2 and re.search(r"\b(?:is|are|was|were|has|have)\b", piece) else ""
 
 
 def promises_of(answer: str, message_id: str) -> Iterator[Fact]:
@@ -151,30 +147,16 @@ def _definition(question: str, sentences: list[str]) -> tuple[str, str] | None:
 
 def _pieces(sentence: str, language: str) -> list[str]:
     if language == "zh":
-        return [piece.strip() for piece in re.split(r"[，,]", sentence) if len(piece.strip()) >= 2]
+        # A comma followed by a space stands inside lists of names.
+        return [piece.strip() for piece in re.split(r"，|,(?! )", sentence) if len(piece.strip()) >= 2]
     return [sentence.strip()] if len(sentence) <= 240 else []
-
-
-def _anchor(asked: str, piece: str) -> str:
-    """The topic by which a piece of the answer belongs to the question, or nothing."""
-    if _NO_ANSWER.search(piece) or _SECRET.search(piece) or _RULES_CHANGE.search(piece) or re.search(r"[吗呢]$", piece):
-        return ""
-    for topic in _TOPICS.findall(asked):
-        if topic in piece:
-            return str(topic)
-    for question_kind, value_kind, topic in _ASKED_KINDS:
-        if question_kind.search(asked) and value_kind.search(piece):
-            return topic
-    words = {word.lower() for word in re.findall(r"[A-Za-z]{4,}", asked)} - _STOP
-    shared = [word for word in re.findall(r"[A-Za-z]{4,}", piece) if word.lower() in words]
-    return shared[0].lower() if len(set(shared)) >= 2 and re.search(r"\b(?:is|are|was|were|has|have)\b", piece) else ""
 
 
 def _fact(topic: str, value: str, language: str, message_id: str, question: str = "") -> Fact:
     personal = any(span.kind in {"secret", "resident_id", "bank_card"} for span in find_identifiers(value))
     context = f"{question.strip()} → " if question and language == "zh" else f"{question.strip()}? " if question else ""
     return Fact(
-        attribute=topic,
+        attribute=topic if not question else f"answer_{topic}",
         value=value,
         language=language,
         type="fact",

@@ -93,7 +93,7 @@ def test_an_answer_that_repeats_a_recalled_memory_is_not_learned_again() -> None
             "A spread is the difference between the bid price and the ask price.",
             "spread",
         ),
-        ("这家酒店的电话是多少？", "它的电话是010-62345678，评分4.7分。", "电话"),
+        ("这家酒店的电话是多少？", "它的电话是010-62345678，评分4.7分。", "answer_phone"),
     ],
 )
 def test_an_answer_to_the_question_is_kept_with_its_source(message: str, answer: str, topic: str) -> None:
