@@ -46,6 +46,9 @@ transaction.state.log.num.partitions=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 share.coordinator.state.topic.num.partitions=1
+# A killed broker may come back when its old session has run out: 9 s by default.
+broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=500
 group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=1000
 message.max.bytes={message}
@@ -85,10 +88,17 @@ class Kafka:
         write_atomically(properties, text.encode())
         if not (data / "meta.properties").exists():
             self._format(site, properties)
-        return Launch(command=(*_java(site), "-Xmx512m", "kafka.Kafka", str(properties)))
+        return Launch(command=(*_java(site), "-Xmx512m", "-XX:+UseSerialGC", "kafka.Kafka", str(properties)))
 
     def _format(self, site: Site, properties: Path) -> None:
-        command = [*_java(site), "kafka.tools.StorageTool", "format", "-t", site.secrets.kafka_cluster_id]
+        command = [
+            *_java(site),
+            "-XX:TieredStopAtLevel=1",
+            "kafka.tools.StorageTool",
+            "format",
+            "-t",
+            site.secrets.kafka_cluster_id,
+        ]
         completed = subprocess.run([*command, "-c", str(properties)], capture_output=True, text=True, check=False)
         if completed.returncode != 0:
             raise Broken(f"Kafka could not format its log directory: {completed.stderr or completed.stdout}")

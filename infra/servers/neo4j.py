@@ -3,6 +3,9 @@
 Owned by ``infra``; called by ``LocalStack``. It sets the password on the first start and creates no schema.
 """
 
+import hashlib
+import os
+import subprocess
 from pathlib import Path
 from typing import LiteralString
 
@@ -13,9 +16,11 @@ from infra.artifacts import Artifact, maven_artifact
 from infra.servers.contract import CHECK_SECONDS, Launch, Site
 from infra.state import write_atomically
 from infra.toolchain import find_tool
+from schemas.errors import Misconfigured
 
 VERSION = "5.26.19"
 JAVA = Path(__file__).parents[1] / "java"
+MAIN = "Neo4jServer"
 USER = "neo4j"
 FIRST_PASSWORD = "neo4j"  # noqa: S105  # the product's documented first password, replaced on the first start
 
@@ -28,6 +33,9 @@ server.https.enabled=false
 dbms.security.auth_enabled=true
 dbms.usage_report.enabled=false
 server.memory.pagecache.size=128m
+db.shutdown_transaction_end_timeout=2s
+# Five seconds by default, in which the stopped server waits for connections that nobody can make any more.
+internal.dbms.bolt.netty_server_shutdown_quiet_period=0
 db.tx_log.rotation.retention_policy=256M size
 """
 
@@ -50,8 +58,11 @@ class Neo4j:
         configuration = site.directory / "neo4j.conf"
         write_atomically(configuration, CONFIGURATION.format(bolt=site.ports["bolt"]).encode())
         opened = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("java.nio", "java.io", "sun.nio.ch")]
-        command = (find_tool("java") or "java", "-Xmx768m", *opened, "-cp", f"{site.program}/libs/*")
-        return Launch(command=(*command, str(JAVA / "Neo4jServer.java"), str(site.directory), str(configuration)))
+        # One collector thread and the quick compiler alone: half the processor time of a start, measured.
+        options = ("-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *opened)
+        class_path = f"{site.program}/libs/*{os.pathsep}{compiled(site)}"
+        command = (find_tool("java") or "java", *options, "-cp", class_path, MAIN)
+        return Launch(command=(*command, str(site.directory), str(configuration)))
 
     def check(self, site: Site) -> None:
         """Return 1 over Bolt; before the password is set, a refused log-in is an answer too."""
@@ -98,3 +109,19 @@ class Neo4j:
 
     def _uri(self, site: Site) -> str:
         return f"bolt://127.0.0.1:{site.ports['bolt']}"
+
+
+def compiled(site: Site) -> Path:
+    """Return the folder with our compiled main class; compiles it when its source is new here."""
+    source = JAVA / f"{MAIN}.java"
+    target = site.directory / f"main-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"
+    if not (target / f"{MAIN}.class").exists():
+        compiler = (find_tool("java") or "java", "-m", "jdk.compiler/com.sun.tools.javac.Main")
+        # The compiler's launcher would expand a `*`, the compiler itself does not.
+        jars = os.pathsep.join(str(jar) for jar in sorted((site.program or source.parent).glob("libs/*.jar")))
+        command = [*compiler, "-cp", jars, "-d", str(target), str(source)]
+        completed = subprocess.run(command, capture_output=True, text=True, check=False)
+        if completed.returncode != 0:
+            reason = completed.stderr.strip() or completed.stdout.strip()
+            raise Misconfigured(f"{MAIN}.java was not compiled; a Java without a compiler is not enough: {reason}")
+    return target
