@@ -36,7 +36,8 @@ _STOP = frozenset(
     "what which where when does your could would please this that there some about tell know have with like want more".split()  # noqa: SIM905  a word list reads better
 )
 _TO_THE_ASSISTANT = re.compile(
-    r"\b(?:do|are|have|can) you (?:like|think|feel|have|enjoy|any)\b|\byour\b|你(?:喜欢|觉得|认为|平时|会|是|叫|最)", re.IGNORECASE
+    r"\b(?:do|are|have|can) you (?:like|think|feel|have|enjoy|any)\b|\byour\b|你(?:喜欢|觉得|认为|平时|会|是|叫|最)",
+    re.IGNORECASE,
 )
 _MAXIMUM_FACTS = 4
 # Without a word of the topic, an answer to "where" or "which" may be advice about anything.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from streams.extraction.patterns import patterns
-from streams.text.normalise import has_cjk
+from streams.text.normalise import has_cjk, simplify
 
 _PATTERNS = patterns("clauses")
 MESSAGE_LIMIT_CHARACTERS = 8_000
@@ -39,7 +39,7 @@ _SENTENCE_END = re.compile(r"[。！？!?；;\n]+|(?<=[A-Za-z0-9)\"'%\u4e00-\u9f
 _ZH_COMMA = re.compile(r"[，,：:（）()]|——|…+|\s{2,}|(?<=[\u4e00-\u9fff])\s+(?=[\u4e00-\u9fff])")
 _EN_SPLIT = _PATTERNS["en_split"]
 _ZH_QUESTION = re.compile(
-    r"什么|怎么|怎样|如何|为啥|为何|哪[里个些儿位家种]|谁|几[点个]|多少|吗$|呢$|是不是|有没有|能不能|可不可以|要不要|会不会|好不好|对不对|是否|能否|啥"
+    r"什么|怎么|怎样|如何|为啥|为何|哪[里个些儿位家种]|谁|几[点个]|多少|多长|多久|多大|多远|吗$|呢$|是不是|有没有|能不能|可不可以|要不要|会不会|好不好|对不对|是否|能否|啥"
 )
 _ZH_STATEMENT = re.compile(r"不知道|不清楚|忘了|知道[^吗]*$|没什么|什么都|怎么都|无论|不管|不确定")
 _EN_QUESTION = _PATTERNS["en_question"]
@@ -65,7 +65,8 @@ def language_of(text: str) -> str:
 
 def own_words(message: str) -> str:
     """Return the message without what the user quotes or pastes; what remains is the user's own statement."""
-    text = message[:MESSAGE_LIMIT_CHARACTERS]
+    # Traditional characters are read as simplified ones: one rule table serves both.
+    text = simplify(message[:MESSAGE_LIMIT_CHARACTERS])
     if pasted := _PASTED.search(text):
         text = text[: pasted.start()]
     text = _QUOTE_LINE.sub("", _FENCE.sub("", text))

@@ -45,7 +45,8 @@ def usable_chinese(value: str, limit: int = 20) -> bool:
 def list_chinese(value: str) -> tuple[str, ...]:
     """Return the items of a Chinese enumeration; a phrase that only looks like one stays whole."""
     text = value.strip()
-    if _DEICTIC_ZH.search(text):
+    # 我喜欢免费的: of what, the clause does not say; 吃辣的 names it by its verb.
+    if _DEICTIC_ZH.search(text) or re.fullmatch(r"[^吃喝看听玩穿]{1,6}的", text):
         return ()
     parts = [text] if _NO_SPLIT_ZH.search(text) else _SPLIT_ZH.split(text)
     if len(parts) > 1 and "的" in parts[-1] and all(len(part) <= 2 for part in parts[:-1]):

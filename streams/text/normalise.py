@@ -47,6 +47,8 @@ class _SimplifiedTable(dict[int, str]):
     def __missing__(self, code_point: int) -> str:
         character = chr(code_point)
         simplified = _converter().convert(character) if _HAS_CJK.match(character) else character
+        # One character for one character, so that offsets stay true.
+        simplified = simplified if len(simplified) == 1 else character
         self[code_point] = simplified
         return simplified
 
@@ -77,6 +79,11 @@ def normalise(text: str) -> str:
     folded = unicodedata.normalize("NFKC", text)
     folded = _TAG_CHARACTERS.sub("", _INVISIBLE.sub("", folded))
     return folded.translate(_SIMPLIFIED) if has_cjk(folded) else folded
+
+
+def simplify(text: str) -> str:
+    """Return ``text`` with traditional Chinese characters in simplified form; offsets stay as they are."""
+    return text.translate(_SIMPLIFIED) if not text.isascii() and has_cjk(text) else text
 
 
 def collapse_separators(text: str) -> str:

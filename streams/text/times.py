@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from streams.text.normalise import simplify
 from streams.text.times_chinese import CHINESE_TIME, read_chinese
 from streams.text.times_english import ENGLISH_TIME, read_english
 
@@ -60,6 +61,7 @@ def resolve_times(text: str, language: str, reference_ms: int, timezone_offset: 
     reference = local_time(reference_ms, timezone_offset).replace(second=0, microsecond=0, tzinfo=None)
     zone = zone_of(timezone_offset)
     if language == "zh":
+        text = simplify(text)
         spans = _spans(text, CHINESE_TIME, "zh", reference, zone) if _HINT.search(text) else ()
         if spans:
             return spans
