@@ -4,8 +4,8 @@ Called by the door to Neo4j. Pure.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from projectors.entries import Entry, Fingerprint
 from projectors.projection import (
@@ -84,36 +84,58 @@ def relation_rows(nodes: Iterable[GraphNode], mark: str) -> list[Row]:
     ]
 
 
-def entries_of(nodes: Sequence[Row], edges: Iterable[Row], relations: Iterable[Row]) -> list[Entry]:
-    """Return the entries that these rows make, by rising memory id.
+class ReadNode(NamedTuple):
+    """A node as it was read back; ``edges`` are lists of type, kind, weight, target memory, entity type, entity id."""
+
+    memory_id: str
+    tenant_id: str
+    user_id: str
+    version: int
+    content_hash: str | None
+    tombstone: bool | None
+    edges: Sequence[Sequence[Any]] = ()
+
+
+class ReadRelation(NamedTuple):
+    """A relation between two entities as it was read back; ``memory_id`` is the memory that owns it."""
+
+    memory_id: str
+    tenant_id: str
+    user_id: str
+    type: str
+    predicate: str | None
+    weight: float | None
+    subject_type: str
+    subject_id: str
+    object_type: str
+    object_id: str
+
+
+def entries_of(nodes: Iterable[ReadNode], relations: Iterable[ReadRelation]) -> list[Entry]:
+    """Return the entries that these make, by rising memory id.
 
     A placeholder is no entry, unless it has edges or relations of its own; relations whose owner has no node are an entry
     of version 0.
     """
-    lines: defaultdict[str, list[Line]] = defaultdict(list)
-    scopes: dict[str, tuple[str, str]] = {}
-    for edge in edges:
-        lines[edge["memory_id"]].append(_edge_line(edge))
+    stated: defaultdict[str, list[ReadRelation]] = defaultdict(list)
     for relation in relations:
-        lines[relation["memory_id"]].append(_relation_line(relation))
-        scopes[relation["memory_id"]] = (relation["tenant_id"], relation["user_id"])
-    found = {row["memory_id"]: row for row in nodes}
+        stated[relation.memory_id].append(relation)
     entries = []
-    for memory_id in sorted(found.keys() | lines.keys()):
-        row, own = found.get(memory_id), lines.get(memory_id, [])
-        if row is not None and (row["version"] > 0 or own):
-            entries.append(node_entry(row, lines_digest(own) if own else ""))
-        elif row is None:
-            tenant_id, user_id = scopes[memory_id]
-            entries.append(Entry((memory_id,), tenant_id, user_id, Fingerprint(0, "", "", lines_digest(own))))
-    return entries
+    for node in nodes:
+        lines = [_edge_line(edge) for edge in node.edges]
+        lines += [_relation_line(relation) for relation in stated.pop(node.memory_id, ())]
+        if node.version > 0 or lines:
+            entries.append(node_entry(node, lines_digest(lines) if lines else ""))
+    for memory_id, own in stated.items():
+        fingerprint = Fingerprint(0, "", "", lines_digest([_relation_line(relation) for relation in own]))
+        entries.append(Entry((memory_id,), own[0].tenant_id, own[0].user_id, fingerprint))
+    return sorted(entries, key=lambda entry: str(entry.key[0]))
 
 
-def node_entry(row: Mapping[str, Any], digest: str) -> Entry:
-    """Return the entry of one node read back; a tombstone that has edges shows content after all."""
-    fingerprint = Fingerprint(int(row["version"]), str(row["content_hash"] or ""), "", digest)
-    content = not row["tombstone"] or bool(digest)
-    return Entry((row["memory_id"],), str(row["tenant_id"]), str(row["user_id"]), fingerprint, content)
+def node_entry(node: ReadNode, digest: str) -> Entry:
+    """Return the entry of one node; a tombstone that has edges shows content after all."""
+    fingerprint = Fingerprint(node.version, node.content_hash or "", "", digest)
+    return Entry((node.memory_id,), node.tenant_id, node.user_id, fingerprint, not node.tombstone or bool(digest))
 
 
 def _edge(node: GraphNode, kind: str, weight: float, mark: str) -> Row:
@@ -136,25 +158,24 @@ def _properties(node: GraphNode, weight: float, mark: str) -> Row:
     }
 
 
-def _edge_line(row: Row) -> Line:
+def _edge_line(edge: Sequence[Any]) -> Line:
+    type_, kind, weight, memory_id, entity_type, entity_id = edge
     # An edge whose type was changed in the store must not pass for the one that was written.
-    kind = row["kind"] if row["kind"] and edge_type(row["kind"]) == row["type"] else f"?{row['type']}"
-    if row["target_id"] is not None:
-        return ["edge", kind, MEMORY_TARGET, row["target_id"], _weight(row)]
-    entity_type, entity_id = str(row["entity_type"]), str(row["entity_id"])
-    if kind == STATES:
-        return ["states", entity_type, entity_id]
-    return ["edge", kind, ENTITY_TARGET, entity_target(entity_type, entity_id), _weight(row)]
+    shown = kind if kind and edge_type(kind) == type_ else f"?{type_}"
+    if memory_id is not None:
+        return ["edge", shown, MEMORY_TARGET, str(memory_id), _weight(weight)]
+    if shown == STATES:
+        return ["states", str(entity_type), str(entity_id)]
+    return ["edge", shown, ENTITY_TARGET, entity_target(str(entity_type), str(entity_id)), _weight(weight)]
 
 
-def _relation_line(row: Row) -> Line:
-    predicate = row["predicate"] or ""
-    if not predicate or edge_type(predicate) != row["type"]:
-        predicate = f"?{row['type']}"
-    ends = [str(row[name]) for name in ("subject_type", "subject_id")]
-    target = [str(row[name]) for name in ("object_type", "object_id")]
-    return ["relation", *ends, predicate, *target, _weight(row)]
+def _relation_line(relation: ReadRelation) -> Line:
+    predicate = relation.predicate
+    if not predicate or edge_type(predicate) != relation.type:
+        predicate = f"?{relation.type}"
+    ends = (relation.subject_type, relation.subject_id, predicate, relation.object_type, relation.object_id)
+    return ["relation", *ends, _weight(relation.weight)]
 
 
-def _weight(row: Row) -> float:
-    return -1.0 if row["weight"] is None else float(row["weight"])
+def _weight(weight: float | None) -> float:
+    return -1.0 if weight is None else float(weight)

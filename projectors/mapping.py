@@ -99,28 +99,41 @@ class InfluxMapping:
 
     async def changes(self, records: Sequence[Record], generation: Generation) -> list[Change[InfluxPoint] | Rejected]:
         """Return the point of each event; a few payloads are opened at a time."""
+        events = [self._event(record) for record in records]
         turnstile = asyncio.Semaphore(_AT_ONCE)
 
-        async def change(record: Record) -> Change[InfluxPoint] | Rejected:
+        async def payload(event: WorkingEvent) -> WorkingPayload | Rejected | None:
             async with turnstile:
-                return await self._change(record)
+                try:
+                    return await self._open_payload(event)
+                except Rejected as error:
+                    return error
 
-        return await asyncio.gather(*(change(record) for record in records))
+        sealed = [event for event in events if isinstance(event, WorkingEvent) and event.body is not None]
+        opened = dict(zip(map(id, sealed), await asyncio.gather(*map(payload, sealed)), strict=True))
+        return [
+            event if isinstance(event, Rejected) else _point_change(record, event, opened.get(id(event)))
+            for record, event in zip(records, events, strict=True)
+        ]
 
-    async def _change(self, record: Record) -> Change[InfluxPoint] | Rejected:
-        problem = None
+    def _event(self, record: Record) -> WorkingEvent | Rejected:
         try:
-            event = self._codec.decode(_value(record), WorkingEvent)
-            try:
-                payload = await self._open_payload(event) if event.body is not None else None
-            except Rejected as error:
-                # What stands outside the seal is still true: the point is written without text.
-                payload, problem = None, error
-            point = influx_point(event, payload)
+            return self._codec.decode(_value(record), WorkingEvent)
         except Rejected as error:
             return error
-        fingerprint = Fingerprint(point.sequence, point.content_hash, "", point.event_id)
-        return Change(point.key, point.tenant_id, point.user_id, fingerprint, point, repair_of(record), problem)
+
+
+def _point_change(
+    record: Record, event: WorkingEvent, opened: WorkingPayload | Rejected | None
+) -> Change[InfluxPoint] | Rejected:
+    # What stands outside a seal that cannot be opened is still true: the point is written without text.
+    problem = opened if isinstance(opened, Rejected) else None
+    try:
+        point = influx_point(event, None if isinstance(opened, Rejected) else opened)
+    except Rejected as error:
+        return error
+    fingerprint = Fingerprint(point.sequence, point.content_hash, "", point.event_id)
+    return Change(point.key, point.tenant_id, point.user_id, fingerprint, point, repair_of(record), problem)
 
 
 def repair_of(record: Record) -> Repair | None:

@@ -13,6 +13,8 @@ from neo4j.exceptions import AuthError, ClientError, DriverError, Neo4jError, Tr
 from projectors.entries import Entry, Generation, Key, Store
 from projectors.graph_walk import EntityMemory, Neighbour, Walk
 from projectors.graph_write import (
+    ReadNode,
+    ReadRelation,
     Row,
     entity_edges,
     entries_of,
@@ -69,18 +71,19 @@ class Neo4jDoor:
 
     async def guard_read(self, generation: Generation, keys: Sequence[Key]) -> dict[Key, Entry]:
         """Return version and hash of the nodes of ``keys`` ((memory_id,) each); placeholders are not there."""
-        rows = await self._nodes(generation, [str(key[0]) for key in keys])
-        return {(row["memory_id"],): node_entry(row, "") for row in rows if row["version"] > 0}
+        ids, mark = [str(key[0]) for key in keys], graph_mark(self._prefix, generation)
+        rows = await self._values("reading versions", "versions_of", generation=mark, ids=ids)
+        nodes = [ReadNode(*row) for row in rows]
+        return {(node.memory_id,): node_entry(node, "") for node in nodes if node.version > 0}
 
     async def fingerprints_of(
         self, generation: Generation, keys: Sequence[Key], *, deep: bool = False
     ) -> dict[Key, Entry]:
         """Return the entries of ``keys`` with the digest of the edges and relations that are really there."""
         ids, mark = [str(key[0]) for key in keys], graph_mark(self._prefix, generation)
-        nodes = await self._nodes(generation, ids)
-        edges = await self._read("reading edges", across_users("edges_of"), generation=mark, ids=ids)
-        relations = await self._read("reading relations", across_users("relations_of"), generation=mark, ids=ids)
-        return {entry.key: entry for entry in entries_of(nodes, edges, relations)}
+        nodes = await self._values("reading fingerprints", "fingerprints_of", generation=mark, ids=ids)
+        relations = await self._values("reading relations", "relations_of", generation=mark, ids=ids)
+        return {entry.key: entry for entry in _entries(nodes, relations)}
 
     async def write(self, generation: Generation, items: Sequence[GraphNode], *, forced: bool = False) -> None:
         """Write nodes and replace their edges as a set, in one transaction; without ``forced`` no version goes down."""
@@ -103,17 +106,13 @@ class Neo4jDoor:
         mark, after = graph_mark(self._prefix, generation), ""
         more = True
         while more:
-            nodes = await self._read(
-                "reading a page", across_users("fingerprints_page"), generation=mark, after=after, page=page
-            )
+            nodes = await self._values("reading a page", "fingerprints_page", generation=mark, after=after, page=page)
             more = len(nodes) == page
-            until = nodes[-1]["memory_id"] if more else None
-            ids = [row["memory_id"] for row in nodes]
-            edges = await self._read("reading edges", across_users("edges_of"), generation=mark, ids=ids)
-            relations = await self._read(
-                "reading relations", across_users("relations_between"), generation=mark, after=after, until=until
+            until = max(row[0] for row in nodes) if more else None
+            relations = await self._values(
+                "reading relations", "relations_between", generation=mark, after=after, until=until
             )
-            for entry in entries_of(nodes, edges, relations):
+            for entry in _entries(nodes, relations):
                 yield entry
             after = until or after
 
@@ -193,13 +192,20 @@ class Neo4jDoor:
             "user_id": check_id("user_id", user_id),
         }
 
-    async def _nodes(self, generation: Generation, ids: list[str]) -> list[Row]:
-        mark = graph_mark(self._prefix, generation)
-        return await self._read("reading versions", across_users("fingerprints_of"), generation=mark, ids=ids)
-
     async def _read(self, doing: str, statement: str, **parameters: Any) -> list[Row]:
         async def run(session: neo4j.AsyncSession) -> list[Row]:
             return await session.execute_read(_one(statement, **parameters))
+
+        return await self._run(doing, run)
+
+    async def _values(self, doing: str, name: str, **parameters: Any) -> list[list[Any]]:
+        """Read many rows as lists: three times as fast as dictionaries."""
+
+        async def work(transaction: neo4j.AsyncManagedTransaction) -> list[list[Any]]:
+            return await (await transaction.run(across_users(name), parameters)).values()
+
+        async def run(session: neo4j.AsyncSession) -> list[list[Any]]:
+            return await session.execute_read(work)
 
         return await self._run(doing, run)
 
@@ -226,6 +232,10 @@ class Neo4jDoor:
             raise Broken(f"Neo4j refused a statement while {doing}: {error.code} {error.message}") from error
         except (Neo4jError, DriverError, OSError) as error:
             raise Retryable(f"Neo4j failed while {doing}: {type(error).__name__} {error}") from error
+
+
+def _entries(nodes: Sequence[Sequence[Any]], relations: Sequence[Sequence[Any]]) -> list[Entry]:
+    return entries_of([ReadNode(*row) for row in nodes], [ReadRelation(*row) for row in relations])
 
 
 def _one(statement: str, **parameters: Any) -> Callable[[neo4j.AsyncManagedTransaction], Awaitable[list[Row]]]:
