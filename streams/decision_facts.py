@@ -69,8 +69,9 @@ def create(draft: Draft, statement: Statement, status: str, *, until: Memory | N
         # One candidate makes one memory; it was made by an earlier copy of this statement.
         return known
     draft.put(memory, "created", memory.status)
-    draft.set_vectors(memory.memory_id, candidate.vectors)
-    draft.link_similar(memory.memory_id)
+    if candidate.vectors:
+        draft.set_vectors(memory.memory_id, candidate.vectors)
+        draft.link_similar(memory.memory_id)
     return memory
 
 

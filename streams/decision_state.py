@@ -115,5 +115,7 @@ def needs_of(proposal: DecodedProposal, policy: DecisionPolicy) -> Needs:
             entry_ids=named,
             whole_user=body.whole_user,
             history=envelope.kind in ("restore", "rollback"),
+            # Believing a waiting candidate makes a memory, which is linked to the similar ones.
+            vectors=envelope.kind in ("confirm", "approve"),
         )
     return Needs()

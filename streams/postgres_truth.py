@@ -99,28 +99,20 @@ async def load(
     topic_identity: str,
     similar_memories: int,
 ) -> Loaded:
-    """Lock the position, then read the state that ``needs`` names; one round trip for all of it."""
-    async with connection.pipeline():
-        lock = await connection.execute(sql("remember_position_lock"), {"partition": partition})
-        read = await connection.execute(sql("decision_state"), _state_names(envelope, needs))
-        scope = {"tenant_id": envelope.tenant_id, "user_id": envelope.user_id, "similar_memories": similar_memories}
-        vectors = await connection.execute(sql("decision_vectors"), scope, binary=True) if needs.vectors else None
-        locked, row = await lock.fetchone(), await read.fetchone()
-        found = await vectors.fetchall() if vectors is not None else []
-    if locked is None or locked[0] != topic_identity:
-        # The first proposal of a partition: the row is made now; nobody can have written before it was.
-        await lock_position(connection, partition, topic_identity)
-        return await load(
-            connection,
-            envelope,
-            needs,
-            partition=partition,
-            topic_identity=topic_identity,
-            similar_memories=similar_memories,
-        )
+    """Lock the position, then read the state that ``needs`` names.
+
+    Plain statements, one after the other: at the end of a pipeline the server does not arm its time-out for idle
+    transactions, and a process frozen here would hold its partition for ever.
+    """
+    scope = {"tenant_id": envelope.tenant_id, "user_id": envelope.user_id, "similar_memories": similar_memories}
+    last_offset = await lock_position(connection, partition, topic_identity)
+    row = await (await connection.execute(sql("decision_state"), _state_names(envelope, needs))).fetchone()
+    vectors: Sequence[tuple[Any, ...]] = ()
+    if needs.vectors:
+        vectors = await (await connection.execute(sql("decision_vectors"), scope, binary=True)).fetchall()
     if row is None:
         raise Broken("the state of a user came back empty")
-    return _loaded(int(locked[1]), msgspec.json.decode(row[0], type=_StateRow), found)
+    return _loaded(last_offset, msgspec.json.decode(row[0], type=_StateRow), vectors)
 
 
 def _state_names(envelope: Proposal, needs: Needs) -> dict[str, Any]:
@@ -192,7 +184,7 @@ async def write(
     shard: int,
     position: Origin,
 ) -> None:
-    """Write every change, its outbox row and the position in one round trip; the caller's transaction commits it.
+    """Write every change, its outbox row and the position; the caller's transaction commits it.
 
     Raises ``Broken`` when a memory is not exactly one version older than its change.
     """
@@ -221,8 +213,9 @@ async def write(
             outcome = {**scope, **asdict(rows.outcome), "memory_ids": list(rows.outcome.memory_ids)}
             await connection.execute(sql("outcome_write"), outcome)
         await connection.execute(sql("outbox_write"), {**scope, "shard": shard, **_outbox(published)})
-        await move_position(connection, envelope, position)
-        await connection.execute(sql("outbox_notify"), {"shard": str(shard)})
+    # Outside the pipeline, so that the server counts the time from here to the commit.
+    await move_position(connection, envelope, position)
+    await connection.execute(sql("outbox_notify"), {"shard": str(shard)})
     if written is not None and written.rowcount != len(rows.memories):
         raise Broken("a memory was written by somebody else: remember must be the only writer")
 

@@ -7,7 +7,9 @@ INSERT INTO memories AS known (
     supersedes, source_event_ids, source_message_ids, source_memory_ids, provenance, relations, key_id
 )
 SELECT
-    tenant_id, user_id, memory_id, org_unit, subject, category, type, entity_type, entity_id, attribute, dedupe_key, value,
+    tenant_id, user_id, memory_id, org_unit, subject, category, type, entity_type, entity_id, attribute, dedupe_key,
+    -- The JSON value null is a value; the populating function makes it an absent one.
+    coalesce(value, 'null'::jsonb),
     content, language, importance, confidence, source, status, version, body_version, content_hash, stated_at_ms,
     created_at_ms, updated_at_ms, intent, locked, tags, slot_hint, scope, link_group, needs_check, event_time_ms,
     valid_from_ms, valid_to_ms, expires_at_ms, last_confirmed_at_ms, superseded_at_ms, deleted_at_ms, confirmations,
