@@ -6,6 +6,7 @@ shows exactly what was observed here. Pure.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from projectors.entries import Entry, Store
 from projectors.guard import NOTHING_OBSERVED
@@ -34,8 +35,13 @@ class RepairRow:
 
 
 def rows_of(store: Store, generation: int, differences: Sequence[Difference]) -> tuple[RepairRow, ...]:
-    """Return one row per difference, in key order, so that row locks are always taken in the same order."""
-    return tuple(_row(store, generation, found) for found in sorted(differences, key=lambda found: found.key))
+    """Return one row per difference, in key order, so that row locks are always taken in the same order.
+
+    An entry under something that is no memory's id was not written by a projector and cannot be named in the log; it gets no
+    row and stays a difference until a rebuild.
+    """
+    ordered = sorted(differences, key=lambda found: found.key)
+    return tuple(_row(store, generation, found) for found in ordered if store == "influx" or is_uuid(str(found.key[0])))
 
 
 def check_share(differences: int, checked: int, limit_share: float) -> None:
@@ -64,6 +70,7 @@ def _row(store: Store, generation: int, found: Difference) -> RepairRow:
         observed_version=shown.version if shown else NOTHING_OBSERVED,
         observed_hash=shown.content_hash if shown else "",
         observed_digest=shown.digest if shown else "",
+        place="/".join(str(part) for part in truth.key[2:]) if store == "influx" and found.expected is None else "",
     )
     aggregate_id = aggregate_of(store, truth)
     return RepairRow(
@@ -76,6 +83,14 @@ def _row(store: Store, generation: int, found: Difference) -> RepairRow:
         header=header,
         dedupe_key=f"{store}:{aggregate_id}:{version}:{EVENT_TYPE}:repair",
     )
+
+
+def is_uuid(text: str) -> bool:
+    """Return whether ``text`` is an id in the form that memories have."""
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
 
 
 def aggregate_of(store: Store, entry: Entry) -> str:

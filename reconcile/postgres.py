@@ -8,13 +8,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, LiteralString, Protocol
-from uuid import UUID
 
 import msgspec
 
 from projectors.entries import Entry, Fingerprint, Generation, Key
 from projectors.projection import milvus_fingerprint, neo4j_fingerprint
-from reconcile.plan import EVENT_TYPE, RepairRow
+from reconcile.plan import EVENT_TYPE, RepairRow, is_uuid
 from schemas.candidates import Relation
 from schemas.memories import GONE, Edge
 from schemas.routing import partition_of
@@ -67,7 +66,7 @@ class MemoryTruth:
 
     async def of_keys(self, keys: Sequence[Key]) -> Mapping[Key, Entry]:
         """Return the memories with these ids; an id that is no UUID is nobody's."""
-        ids = [text for text in (str(key[0]) for key in keys) if _is_uuid(text)]
+        ids = [text for text in (str(key[0]) for key in keys) if is_uuid(text)]
         return {entry.key: entry for entry in await self._read("keys", {"ids": ids})}
 
     async def _read(self, what: str, arguments: dict[str, Any]) -> list[Entry]:
@@ -176,10 +175,3 @@ def _influx_entry(row: tuple[Any, ...]) -> Entry:
 
 def _scope(key: Key) -> dict[str, Any]:
     return {"tenant_id": key[0], "user_id": key[1], "session_id": key[2], "sequence": key[3]}
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        return str(UUID(text)) == text
-    except ValueError:
-        return False

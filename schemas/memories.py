@@ -181,7 +181,8 @@ class MemoryUpdated(Struct, frozen=True, kw_only=True):
 class Repair(Struct, frozen=True, kw_only=True):
     """The header of a repair: the store and generation it is for, and exactly what the reconciler saw there.
 
-    Travels as the Kafka header ``repair`` (JSON). ``observed_version`` is -1 when the store had nothing.
+    Travels as the Kafka header ``repair`` (JSON). ``observed_version`` is -1 when the store had nothing. ``place`` is where an
+    event that Postgres does not know stands in InfluxDB: ``session_id/sequence/occurred_at_ms``, so that it can be removed.
     """
 
     store: str
@@ -189,3 +190,4 @@ class Repair(Struct, frozen=True, kw_only=True):
     observed_version: int
     observed_hash: str = ""
     observed_digest: str = ""
+    place: str = ""

@@ -172,8 +172,23 @@ def insert_memory(connection: "psycopg.Connection[Any]", update: MemoryUpdated) 
     casts = {"supersedes": "::uuid[]", "source_memory_ids": "::uuid[]", "tags": "::text[]"}
     columns = ", ".join(_STORED)
     places = ", ".join(f"%({field})s{casts.get(field, '')}" for field in _STORED)
-    connection.execute(f"INSERT INTO memories ({columns}) VALUES ({places})", values)  # noqa: S608
+    connection.execute(f"INSERT INTO memories ({columns}) VALUES ({places})", values)
     scope = (memory.tenant_id, memory.user_id, memory.memory_id)
+    connection.execute(
+        "INSERT INTO memory_history (tenant_id, user_id, memory_id, version, event_id, op, status, content_hash, reason, actor,"
+        " proposal_id, source_event_id, occurred_at_ms, record)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, '', 'test', 'test', '', %s, %s)",
+        (
+            *scope,
+            memory.version,
+            update.event_id,
+            update.op,
+            memory.status,
+            memory.content_hash,
+            update.occurred_at_ms,
+            msgspec.json.encode(memory).decode(),
+        ),
+    )
     for edge in memory.edges:
         connection.execute(
             "INSERT INTO memory_edges VALUES (%s, %s, %s, %s, %s, %s, %s)",

@@ -94,18 +94,35 @@ def test_only_what_stayed_the_same_counts() -> None:
     assert unchanged(suspects, moved_on, {("a",): entry("a"), ("b",): entry("b", version=8)}) == ()
 
 
+A, Z = "aaaaaaaa-0000-4000-8000-000000000000", "ffffffff-0000-4000-8000-000000000000"
+
+
 def test_repair_rows_say_what_was_seen() -> None:
-    _, found = merged([entry("a", version=4)], [entry("a", version=9, hash_="x", digest="y"), entry("z", version=3)])
+    _, found = merged([entry(A, version=4)], [entry(A, version=9, hash_="x", digest="y"), entry(Z, version=3)])
     rows = rows_of("milvus", 2, found)
-    assert [row.dedupe_key for row in rows] == ["milvus:a:4:repair:repair", "milvus:z:3:repair:repair"]
+    assert [row.dedupe_key for row in rows] == [f"milvus:{A}:4:repair:repair", f"milvus:{Z}:3:repair:repair"]
     assert (rows[0].header.observed_version, rows[0].header.observed_hash, rows[0].header.observed_digest) == (
         9,
         "x",
         "y",
     )
     assert [row.known for row in rows] == [True, False]
-    _, missing = merged([entry("a")], [])
+    _, missing = merged([entry(A)], [])
     assert rows_of("neo4j", 1, missing)[0].header.observed_version == -1
+
+
+def test_what_no_projector_wrote_gets_no_row() -> None:
+    _, found = merged([], [entry("not an id")])
+    assert rows_of("milvus", 1, found) == ()
+
+
+def test_an_orphan_of_influx_is_named_by_its_place() -> None:
+    fingerprint = Fingerprint(3, "h", "", "event-1")
+    known = Entry(("t", "u", "s", 3, 1000), "t", "u", fingerprint)
+    orphan, stale = Difference("orphan", known.key, None, known), Difference("missing", known.key, known, None)
+    row = rows_of("influx", 1, [orphan])[0]
+    assert (row.aggregate_id, row.target, row.header.place) == ("event-1", "working", "s/3/1000")
+    assert rows_of("influx", 1, [stale])[0].header.place == ""
 
 
 def test_too_many_repairs_are_refused() -> None:
