@@ -90,7 +90,7 @@ def exclusive(path: Path, report: Report) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            report("waiting for another checkout that builds the same")
+            report("waiting: another stack fetches or builds")
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 

@@ -75,7 +75,7 @@ def test_two_at_once_build_one_time(cache: Path) -> None:
         counted.go_on.set()
         assert first.result(30) == second.result(30)
     assert counted.built == 1
-    assert told == ["waiting for another checkout that builds the same"]
+    assert told == ["waiting: another stack fetches or builds"]
 
 
 def test_a_failed_build_leaves_no_entry_and_shows_the_end_of_its_log(cache: Path, tmp_path: Path) -> None:
