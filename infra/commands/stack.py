@@ -4,6 +4,7 @@ Commands of ``infra.cli``. ``up`` stays in the foreground and supervises; the ot
 directory. The variables that other commands need to reach the running stack are in ``<state>/environment``.
 """
 
+import asyncio
 import json
 import os
 import signal
@@ -147,13 +148,23 @@ def status(
 ) -> None:
     """Show every server and worker; exit code 1 when the stack does not run or something in it is not ready."""
     state = StateDirectory(load_settings().state_dir)
-    report = stack_report(state)
+    report = stack_report(state, _lags_now)
     if as_json:
         sys.stdout.write(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
     else:
         _show(report)
     ready = report["running"] and all(entry["state"] == State.READY for entry in report["processes"])
     raise typer.Exit(0 if ready else 1)
+
+
+def _lags_now(environment: Mapping[str, str]) -> Mapping[str, int]:
+    if "ENGRAM_KAFKA_BOOTSTRAP_SERVERS" not in environment:
+        return {}
+    # The clients of Kafka and Postgres are loaded only when a stack runs: `status` without one answers at once.
+    from infra.lag import lags  # noqa: PLC0415
+
+    os.environ.update(environment)
+    return asyncio.run(lags(load_settings()))
 
 
 def stack_report(state: StateDirectory, lags: Lags = lambda _: {}) -> dict[str, Any]:
