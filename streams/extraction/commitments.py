@@ -25,6 +25,7 @@ _UNCONFIRMED = _PATTERNS["unconfirmed"]
 _INTENT = _PATTERNS["intent"]
 _UNTIMED_PLAN = _PATTERNS["untimed_plan"]
 _SMALL_TALK = _PATTERNS["small_talk"]
+_SEARCH = _PATTERNS["search"]
 _RECENT = re.compile(r"最近|刚刚?|前不久|\b(?:recently|just|lately)\b", re.IGNORECASE)
 _LEADING_TIME_EN = _PATTERNS["leading_time_en"]
 _WISH = re.compile(
@@ -74,6 +75,7 @@ def commitments_of(clause: Clause, subject: str, times: tuple[TimeSpan, ...], mo
         period is not None
         and period.to_ms > moment.reference_ms
         and not _SMALL_TALK.search(text)
+        and not _SEARCH.search(text)
         and (_INTENT.search(text) or _WISH.search(text))
     ):
         yield _plan(clause, period, moment)
@@ -85,9 +87,13 @@ def plans_without_time(rest: str, clause: Clause) -> Iterator[Fact]:
     if match is None or clause.question:
         return
     value = next(group for group in match.groups() if group).strip(" ，。,.")
-    if re.search(r"这|那|你|什么|[了]$|\b(?:it|that|this|you|whether)\b", value) or _SMALL_TALK.search(value):
+    if (
+        re.search(r"这|那|你|什么|[了]$|\b(?:it|that|this|you|whether)\b", value)
+        or _SMALL_TALK.search(value)
+        or _SEARCH.search(value)
+    ):
         return
-    told = _third_person(clause.text, clause.language)
+    told = third_person(clause.text, clause.language)
     sentence = f"用户{told}" if clause.language == "zh" else f"The user {told}"
     yield Fact(
         attribute="plan",
@@ -106,7 +112,7 @@ def events_of(clause: Clause, subject: str, times: tuple[TimeSpan, ...], moment:
         return
     period = next((time for time in times if time.from_ms <= moment.reference_ms), None)
     happened = _HAPPENED.search(clause.text)
-    told = _third_person(clause.text, clause.language)
+    told = third_person(clause.text, clause.language)
     recent = period is None and _RECENT.search(clause.text) is not None
     if happened is None or (period is None and not recent) or not 5 < len(told) <= 160:
         return
@@ -182,7 +188,7 @@ def _entity_of(clause: Clause, what: str) -> str:
 
 
 def _plan(clause: Clause, period: TimeSpan, moment: Moment) -> Fact:
-    told = _third_person(clause.text, clause.language)
+    told = third_person(clause.text, clause.language)
     stamp = local_stamp(period, moment.timezone_offset)
     sentence = f"用户{told}（{stamp}）" if clause.language == "zh" else f"The user plans: {told} ({stamp})"
     wish = _WISH.search(clause.text) is not None or clause.hedged
@@ -225,7 +231,8 @@ def _subject_matter(clause: Clause, period: TimeSpan | None) -> str:
     return text or clause.text
 
 
-def _third_person(text: str, language: str) -> str:
+def third_person(text: str, language: str) -> str:
+    """Return a clause of the user as told about him: 我 and I removed or replaced."""
     if language == "zh":
         body = re.sub(
             r"^(?:嗯|哦|对了|那个|另外|还有|而且|但是?|不过|其实|因为|所以|然后|是的|哈哈|你好啊?|顺便说一下)+",

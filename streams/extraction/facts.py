@@ -58,6 +58,7 @@ class Fact:
     expires: bool = False
     message_id: str = "user"
     relation: tuple[str, str, str] | None = None
+    clause: str = ""
 
 
 @lru_cache(maxsize=1)

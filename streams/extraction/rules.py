@@ -13,6 +13,7 @@ import msgspec
 from schemas.candidates import Candidate, Extraction
 from streams.extraction import chinese, english
 from streams.extraction.answers import answer_facts, promises_of
+from streams.extraction.causes import linked, with_reasons
 from streams.extraction.clauses import Clause, clauses_of, language_of
 from streams.extraction.commitments import Moment, commitments_of, events_of, plans_without_time, times_in
 from streams.extraction.facts import EXPLICIT, USER, Fact, candidate_of, person_by_word
@@ -37,7 +38,9 @@ _INSTEAD_EN = _PATTERNS["instead_en"]
 def extract_turn(turn: TurnInput) -> Extraction:
     """Return the candidates of a turn; the caller has gated both messages before."""
     facts = [*_stated(turn), *_from_answer(turn)]
-    return _extraction(_distinct(facts), turn.timezone_offset)
+    facts = _distinct(facts)
+    extraction = _extraction(facts, turn.timezone_offset)
+    return msgspec.structs.replace(extraction, candidates=linked(extraction.candidates, facts, turn.user_message))
 
 
 def extract_step(step: StepInput) -> Extraction:
@@ -128,7 +131,7 @@ def _stated(turn: TurnInput) -> list[Fact]:
         found = list(_of_clause(clause, subject, rest, moment, identifiers, has_order=has_order))
         if subject == USER and facts_before(clause, clauses) and not _SAYS_I.search(clause.text):
             found = [fact for fact in found if fact.attribute != "name"]
-        facts += found
+        facts += [replace(fact, clause=clause.text) for fact in found]
         carried = _member_named(found, carried, clause)
         person = carried if carried and carried != USER else person
     facts += orders_of(
@@ -136,6 +139,7 @@ def _stated(turn: TurnInput) -> list[Fact]:
     )
     facts += _corrections(turn, clauses, facts)
     own = [fact if fact.source == "assistant" else replace(fact, message_id=turn.user_message_id) for fact in facts]
+    own = with_reasons(own, turn.user_message)
     return [*own, *_opposites(own, turn.user_message)]
 
 

@@ -6,6 +6,7 @@ relative expressions are read here; calendar dates are read by ``dateparser``, o
 
 import datetime as dt
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -22,9 +23,10 @@ _MONTH = (
     r"(?:january|february|march|april|may|june|july|august|september|october|november|december"
     r"|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\.?"
 )
+_FULL_MONTH = r"(?:january|february|march|april|may|june|july|august|september|october|november|december)(?! (?:\d|i\b|be\b|not\b))"
 _ORDINAL = r"\d{1,2}(?:st|nd|rd|th)?"
 _PART = r"(?:morning|noon|afternoon|evening|night)"
-_CLOCK = r"(?:\d{1,2}(?::\d{2})? ?(?:a\.?m\.?|p\.?m\.?)|\d{1,2}:\d{2}|noon|midnight|\d{1,2} o'clock)"
+_CLOCK = r"(?:\d{1,2}(?:[:.]\d{2})? ?(?:a\.?m\.?|p\.?m\.?)|\d{1,2}:\d{2}|noon|midnight|\d{1,2} o'clock)"
 _WEEKDAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _DATE = (
     rf"(?:{_MONTH} {_ORDINAL}(?:,? \d{{4}})?|(?:the )?{_ORDINAL}(?: of)? {_MONTH}(?:,? \d{{4}})?|{_MONTH},? \d{{4}}"
@@ -35,15 +37,33 @@ _DAY = (
     rf"|(?:(?:this|next|last|this coming|this past) )?{_WEEKDAY}|(?:this|next|last) weekend|{_DATE})"
 )
 ENGLISH_TIME = re.compile(
-    rf"\b(?:in {_COUNT} {_UNIT}|{_COUNT} {_UNIT} (?:ago|from now|later)"
-    rf"|(?:(?:at )?{_CLOCK} (?:on )?)?{_DAY}(?:'s)?(?: {_PART})?(?:(?:,? at| around| by)? {_CLOCK}|,? at \d{{1,2}}(?! ?(?:%|\w)))?"
+    rf"\b(?:(?:with)?in {_COUNT} {_UNIT}"
+    rf"|(?:in |over |for )?the (?:next|coming|last|past) (?:few|{_COUNT}) {_UNIT}"
+    rf"|(?:next|last|past) {_COUNT} {_UNIT}|{_COUNT} {_UNIT} (?:ago|from now|later)"
+    rf"|(?:(?:at )?{_CLOCK} (?:on )?)?{_DAY}(?:'s)?(?: {_PART})?"
+    rf"(?:(?:,? at| around| by| from| between)? {_CLOCK}|,? (?:at|from|between) \d{{1,2}}(?:[:.]\d{{2}})?(?! ?(?:%|[a-su-z]))"
+    rf"(?: ?(?:-|to|and|until|till) ?(?:{_CLOCK}|\d{{1,2}}(?::\d{{2}})?))?)?"
+    rf"|(?:this|last|next) week (?:on )?{_WEEKDAY}(?:,? at {_CLOCK})?|{_WEEKDAY} (?:this|last|next) week(?:,? at {_CLOCK})?"
+    rf"|(?:in|since|until|by|from|of|this|next|last) (?:early |late |mid-?)?{_FULL_MONTH}"
+    rf"|(?:in|since|from|until|by) (?:19|20)\d{{2}}"
     rf"|(?:this|last|next) (?:week|month|year)|last night|this {_PART}"
     rf"|at {_CLOCK}|on the {_ORDINAL})(?![a-z0-9])",
     re.IGNORECASE,
 )
-_RELATIVE = re.compile(rf"(?:in )?({_COUNT}) ({_UNIT})(?: (ago|from now|later))?", re.IGNORECASE)
+_SEVERAL = re.compile(rf"(?:in |over |for )?(?:the )?(next|coming|last|past) (few|{_COUNT}) ({_UNIT})", re.IGNORECASE)
+_MONTH_ALONE = re.compile(
+    rf"(in|since|until|by|from|of|this|next|last) (?:early |late |mid-?)?({_FULL_MONTH})", re.IGNORECASE
+)
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december",
+)  # fmt: skip
+_RELATIVE = re.compile(rf"(?:(?:with)?in )?({_COUNT}) ({_UNIT})(?: (ago|from now|later))?", re.IGNORECASE)
+_WEEKDAY_OF_WEEK = re.compile(rf"(this|last|next) week (?:on )?({_WEEKDAY})|({_WEEKDAY}) (this|last|next) week")
 _WEEKDAY_PARTS = re.compile(rf"(?:\b(this|next|last|this coming|this past) )?\b({_WEEKDAY}|weekend)", re.IGNORECASE)
-_CLOCK_PARTS = re.compile(r"\b(\d{1,2})(?::(\d{2}))? ?(a\.?m|p\.?m|o'clock)?", re.IGNORECASE)
+_CLOCK_PARTS = re.compile(
+    r"\b(\d{1,2})(?:[:.](\d{2}))? ?(a\.?m|p\.?m|o'clock)?(?: ?(?:-|to|and|until|till) ?\d{1,2}(?:[:.]\d{2})? ?(a\.?m|p\.?m)?)?",
+    re.IGNORECASE,
+)
 _PART_HOURS = {"morning": (6, 12), "noon": (12, 13), "afternoon": (12, 18), "evening": (18, 22), "night": (19, 24)}
 _DAY_SHIFTS = {
     "the day before yesterday": -2, "the day after tomorrow": 2, "yesterday": -1, "last night": -1,
@@ -54,14 +74,11 @@ _DAY_SHIFTS = {
 def read_english(phrase: str, reference: dt.datetime) -> Period | None:
     """Return the period ``phrase`` means at local time ``reference``, or ``None`` when it cannot be read."""
     text = phrase.lower().strip()
-    if relative := _RELATIVE.fullmatch(text):
-        return _relative(relative, reference)
-    if re.fullmatch(r"(?:this|last|next) (?:week|month|year)", text):
-        return _longer(text, reference)
+    for pattern, reader in _READERS:
+        if match := pattern.fullmatch(text):
+            return reader(match, reference)
     day, rest = _day_of(text, reference)
-    if day is None:
-        return None
-    return _within(text, rest, day)
+    return None if day is None else _within(text, rest, day)
 
 
 def _midnight(moment: dt.datetime) -> dt.datetime:
@@ -74,6 +91,11 @@ def _day_of(text: str, reference: dt.datetime) -> tuple[dt.datetime | None, str]
     for words, shift in _DAY_SHIFTS.items():
         if words in text:
             return today + dt.timedelta(days=shift), text.replace(words, "")
+    if of_week := _WEEKDAY_OF_WEEK.search(text):
+        shift = {"last": -1, "this": 0, "next": 1}[of_week[1] or of_week[4]]
+        monday = today - dt.timedelta(days=reference.weekday())
+        index = _WEEKDAYS.index(of_week[2] or of_week[3])
+        return monday + dt.timedelta(weeks=shift, days=index), text.replace(of_week.group(), "")
     if week := _WEEKDAY_PARTS.search(text):
         return _weekday(week, reference), text.replace(week.group(), "")
     if date := re.search(rf"{_DATE}(?![a-z0-9])", text):
@@ -104,7 +126,8 @@ def _within(text: str, rest: str, day: dt.datetime) -> Period:
     clock = _CLOCK_PARTS.search(rest) if not re.search(r"\bnoon|midnight", rest) else None
     if clock is not None:
         hour, minute = int(clock[1]), int(clock[2] or 0)
-        marker = (clock[3] or "").lower()
+        # "from 2 to 3 pm" says the half of the day once, for both.
+        marker = (clock[3] or clock[4] or "").lower()
         if marker.startswith("p") or (not marker.startswith("a") and part in {"afternoon", "evening", "night"}):
             hour += 12 if hour < 12 else 0
         elif marker.startswith("a") and hour == 12:
@@ -136,8 +159,36 @@ def _relative(match: re.Match[str], reference: dt.datetime) -> Period | None:
     return start, _first_of_month(start, 1 if unit == "month" else 12)
 
 
-def _longer(text: str, reference: dt.datetime) -> Period:
-    prefix, unit = text.split(" ")
+def _several(match: re.Match[str], reference: dt.datetime) -> Period:
+    """``the next two weeks``: a period from now, or up to now."""
+    count = 3.0 if match[2] == "few" else float(match[2]) if match[2].isdigit() else _NUMBER_WORDS.get(match[2], 1)
+    days = (
+        count
+        * {"minute": 1 / 1440, "hour": 1 / 24, "day": 1, "week": 7, "month": 30, "year": 365}[match[3].rstrip("s")]
+    )
+    span = dt.timedelta(days=min(days, 36_500))
+    return (reference, reference + span) if match[1] in {"next", "coming"} else (reference - span, reference)
+
+
+def _month_alone(match: re.Match[str], reference: dt.datetime) -> Period:
+    """``in April``: of this year; ``last`` and ``next`` mean the nearest one before and after."""
+    month = _MONTHS.index(match[2]) + 1
+    year = reference.year
+    if match[1] == "next" and month <= reference.month:
+        year += 1
+    if match[1] == "last" and month >= reference.month:
+        year -= 1
+    start = _midnight(reference).replace(year=year, month=month, day=1)
+    return start, _first_of_month(start, 1)
+
+
+def _year_alone(match: re.Match[str], reference: dt.datetime) -> Period:
+    start = _midnight(reference).replace(year=int(match[1]), month=1, day=1)
+    return start, start.replace(year=start.year + 1)
+
+
+def _longer(match: re.Match[str], reference: dt.datetime) -> Period:
+    prefix, unit = match[1], match[2]
     shift = {"last": -1, "this": 0, "next": 1}[prefix]
     if unit == "week":
         start = _midnight(reference) - dt.timedelta(days=reference.weekday()) + dt.timedelta(weeks=shift)
@@ -151,6 +202,15 @@ def _longer(text: str, reference: dt.datetime) -> Period:
 def _first_of_month(moment: dt.datetime, shift: int) -> dt.datetime:
     month = moment.year * 12 + moment.month - 1 + shift
     return dt.datetime(month // 12, month % 12 + 1, 1)  # noqa: DTZ001  local time, its zone is added by the caller
+
+
+_READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], dt.datetime], Period | None]], ...] = (
+    (_RELATIVE, _relative),
+    (_SEVERAL, _several),
+    (re.compile(r"(?:in|since|from|until|by) (\d{4})"), _year_alone),
+    (_MONTH_ALONE, _month_alone),
+    (re.compile(r"(this|last|next) (week|month|year)"), _longer),
+)
 
 
 @lru_cache(maxsize=1)

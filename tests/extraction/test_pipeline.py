@@ -220,3 +220,25 @@ def test_a_business_record_is_taken_as_given() -> None:
 def test_the_same_input_gives_the_same_bytes() -> None:
     turn = _turn("我叫小明，在深圳做后端，下周二看牙", "好的")
     assert msgspec.json.encode(extract(turn)) == msgspec.json.encode(extract(turn))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "我周五要去银行，因为我的卡被锁了",
+        "因为我的卡被锁了，我周五要去银行",
+        "I will call the bank on Friday because my card was blocked",
+    ],
+)
+def test_an_explicit_because_links_two_facts(message: str) -> None:
+    candidates = extract(_turn(message)).candidates
+    (plan,) = [candidate for candidate in candidates if candidate.attribute == "plan"]
+    (reason,) = [candidate for candidate in candidates if candidate.attribute == "reason"]
+    assert plan.causes == (reason.ordinal,)
+    assert reason.causes == ()
+
+
+def test_two_statements_without_a_word_of_cause_are_not_linked() -> None:
+    candidates = extract(_turn("我喜欢喝茶，我住在杭州")).candidates
+    assert len(candidates) == 2
+    assert all(candidate.causes == () for candidate in candidates)
