@@ -100,7 +100,7 @@ class Settings(BaseSettings):
     # This process
     state_dir: Path = Path(".engram")
     heartbeat_file: Path | None = None
-    crash_at: str = Field(default="", pattern=r"^([a-z_]+:[1-9][0-9]*)?$")
+    crash_at: str = Field(default="", pattern=r"^([a-z0-9_]+:[1-9][0-9]*)?$")
     stop_seconds: Seconds = 10.0
 
     @field_validator("master_key", "hash_key")
