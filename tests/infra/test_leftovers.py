@@ -35,9 +35,7 @@ def gone(pid: int) -> bool:
 def start_stack(root: Path, behaviour: str) -> "subprocess.Popen[str]":
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
     command = [sys.executable, str(PROGRAM), str(root), behaviour]
-    popen = subprocess.Popen(  # noqa: S603  # our own program
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    popen = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     wait_until(lambda: popen.poll() is not None or running_workers(root))
     return popen
 
@@ -83,8 +81,8 @@ def test_a_second_stack_on_the_directory_is_refused(tmp_path: Path) -> None:
 
 
 def test_leftovers_are_ended_by_pid_and_start_time(tmp_path: Path) -> None:
-    mine = subprocess.Popen(SLEEPER)  # noqa: S603  # our own program
-    other = subprocess.Popen(SLEEPER)  # noqa: S603  # our own program
+    mine = subprocess.Popen(SLEEPER)
+    other = subprocess.Popen(SLEEPER)
     created = psutil.Process(mine.pid).create_time()
     # The second record names a living process that started at another time: the pid now belongs to somebody else.
     ended = Family(tmp_path).end_leftovers([(mine.pid, created), (other.pid, created - 100.0)])
