@@ -141,6 +141,8 @@ def _prepare(connection: psycopg.Connection, database: str, extensions: tuple[st
         connection.execute(
             sql.SQL("GRANT CONNECT ON DATABASE {} TO {}").format(sql.Identifier(database), sql.Identifier(role))
         )
+    # A database that somebody else made (an operator, a clone) belongs to somebody else; the schema's owner works in it.
+    connection.execute(sql.SQL("GRANT CREATE, USAGE ON SCHEMA public TO {}").format(sql.Identifier(OWNER)))
     connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(OWNER)))
     connection.execute(
         "CREATE TABLE IF NOT EXISTS migrations (name text PRIMARY KEY, sha256 text NOT NULL,"
