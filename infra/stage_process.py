@@ -6,14 +6,14 @@ Called by the roles of the write path; knows no stage by name.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from infra.worker_process import Here
 from schemas.errors import Broken
 from streams.attempts import Attempts
 from streams.delivery import Delivery, Surroundings
-from streams.faust_stage import KafkaSender, assigned, faust_app, group_of
+from streams.faust_stage import KafkaSender, assigned, faust_app, group_of, on_assignment
 from streams.kafka import ensure_topics, producer, started
 from streams.key_store import KeyStore
 from streams.stage import Stage
@@ -45,7 +45,11 @@ async def run_stage(here: Here, stage: Stage) -> None:
             delivery = Delivery(stage, Surroundings(settings, here.codec, sender, attempts, here.heartbeat, here.crash))
             app = faust_app(stage, delivery, settings)
             app.finalize()
+            joined = on_assignment(app)
             await app.start()
+            with suppress(TimeoutError):
+                # Ready means that the next event is worked on at once. A group that is slow to settle is no failure.
+                await asyncio.wait_for(joined.wait(), settings.session_timeout_seconds)
             here.ready()
             watchdog = watch(
                 settings,

@@ -114,6 +114,17 @@ def group_of(role: str, settings: Settings) -> str:
     return f"{settings.topic_prefix}engram-{role}"
 
 
+def on_assignment(app: Any) -> asyncio.Event:
+    """Return an event that is set when the group has given this process its partitions, if only none."""
+    happened = asyncio.Event()
+
+    async def note(*_: Any, **__: Any) -> None:
+        happened.set()
+
+    app.on_partitions_assigned.connect(note, weak=False)
+    return happened
+
+
 def assigned(app: Any) -> tuple[int, ...]:
     """Return the partitions of the stage's topic that this process owns now."""
     return tuple(partition.partition for partition in app.consumer.assignment())

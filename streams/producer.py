@@ -16,7 +16,7 @@ from typing import Self
 import msgspec
 
 from schemas.codec import Codec
-from schemas.errors import Broken, Rejected
+from schemas.errors import Broken, Rejected, Retryable
 from schemas.ids import check_id, routing_key
 from schemas.inputs import (
     BODY_OF_KIND,
@@ -38,6 +38,7 @@ from streams.sealed_records import seal_record
 from streams.stage import check_size
 
 IN_FLIGHT_INPUTS = 1_000
+ACKNOWLEDGED_WITHIN_SECONDS = 30.0
 PRODUCER_NAME = "engram-python"
 _STEPS = ("state_change", "tool_call", "plan", "observation", "task_ended", "page_opened")
 _SOURCES = ("official_id", "business_record")
@@ -84,6 +85,7 @@ class TurnProducer:
         codec: Codec | None = None,
         name: str = PRODUCER_NAME,
         linger_ms: int = 0,
+        acknowledged_within_seconds: float = ACKNOWLEDGED_WITHIN_SECONDS,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
@@ -92,6 +94,7 @@ class TurnProducer:
         self._pool = KeyPool(keys, settings.minted_keys_per_user, settings.key_cache_seconds)
         self._name = name
         self._linger_ms = linger_ms
+        self._acknowledged_within_seconds = acknowledged_within_seconds
         self._now_ms = now_ms
         self._new_id = new_id
         self._topic = CHAT_TURNS.named(settings.topic_prefix)
@@ -278,8 +281,15 @@ class TurnProducer:
 
     async def _receipt(self, event_id: str, acknowledged: "asyncio.Future[object]") -> Receipt:
         try:
+            done, _ = await asyncio.wait((acknowledged,), timeout=self._acknowledged_within_seconds)
+            if not done:
+                # An idempotent producer tries for ever, so the input may still arrive; its event id makes that harmless.
+                raise Retryable(
+                    f"Kafka did not acknowledge the input within {self._acknowledged_within_seconds:.0f} s: send the same "
+                    "event_id again"
+                )
             async with translated("sending an input"):
-                metadata = await acknowledged
+                metadata = acknowledged.result()
             return Receipt(event_id, Origin(metadata.partition, metadata.offset))  # type: ignore[attr-defined]
         finally:
             self._room.release()

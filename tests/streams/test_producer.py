@@ -193,3 +193,12 @@ async def test_a_key_store_that_is_away_fails_the_call_and_not_the_next_one() ->
         await pool.take("acme", "ann")
     assert await pool.take("acme", "ann")
     await pool.close()
+
+
+async def test_a_broker_that_never_answers_ends_in_a_sentence_that_says_what_to_do() -> None:
+    producer = TurnProducer(kit.pure_settings(), kit.MemoryKeys(), acknowledged_within_seconds=0.05)
+    await producer._room.acquire()
+    free = producer._room._value
+    with pytest.raises(Retryable, match="send the same event_id again"):
+        await producer._receipt("event-1", asyncio.get_running_loop().create_future())
+    assert producer._room._value == free + 1

@@ -1,6 +1,16 @@
 """The watchdog's judgement: work without progress for too long is a stall, and nothing else is."""
 
-from streams.watchdog import Progress
+import asyncio
+
+import pytest
+from worker_kit import send_raw
+
+from schemas.errors import Broken
+from schemas.routing import partition_of
+from schemas.settings import Settings
+from schemas.topics import CHAT_TURNS
+from streams.heartbeat import Heartbeat
+from streams.watchdog import Progress, watch
 
 
 def stalls(*looks: tuple[float, dict[int, int], dict[int, int]]) -> list[tuple[int, ...]]:
@@ -36,3 +46,30 @@ def test_a_partition_that_left_and_came_back_gets_full_patience() -> None:
 def test_one_stalled_partition_among_working_ones_is_named() -> None:
     looks = [(float(now), {0: 100, 1: 100}, {0: now, 1: 7}) for now in range(0, 80, 10)]
     assert stalls(*looks)[-1] == (1,)
+
+
+async def watched(settings: Settings, heartbeat: Heartbeat, seconds: float) -> None:
+    topic = CHAT_TURNS.named(settings.topic_prefix)
+    async with asyncio.timeout(seconds):
+        await watch(
+            settings, "stalled-group", topic, lambda: range(4), heartbeat, patience_seconds=0.5, every_seconds=0.2
+        )
+
+
+@pytest.mark.stack
+async def test_a_real_group_that_does_not_move_is_noticed_and_its_partition_named(topics: Settings) -> None:
+    await send_raw(topics, CHAT_TURNS, (b"acme/ann", b"x"))
+    heartbeat = Heartbeat(None, "extract")
+    heartbeat.set("ready")
+    number = partition_of("acme", "ann", topics.partitions)
+    with pytest.raises(Broken, match=f"no progress for 0 s in partitions {number} of"):
+        await watched(topics, heartbeat, 30)
+
+
+@pytest.mark.stack
+async def test_standing_still_on_purpose_is_no_stall(topics: Settings) -> None:
+    await send_raw(topics, CHAT_TURNS, (b"acme/ann", b"x"))
+    heartbeat = Heartbeat(None, "extract")
+    heartbeat.set("waiting", "Postgres does not answer")
+    with pytest.raises(TimeoutError):
+        await watched(topics, heartbeat, 3)

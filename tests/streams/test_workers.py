@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
-from worker_kit import Worker, grown_to, read_all, send_raw, turn_producer, workers
+from worker_kit import Door, Worker, grown_to, read_all, send_raw, turn_producer, workers
 
 from schemas.candidates import MemoryExtracted
 from schemas.codec import Codec
@@ -114,6 +114,45 @@ async def test_kills_at_random_moments_under_load_lose_nothing(topics: Settings,
             assert asyncio.get_running_loop().time() < deadline, "events are missing"
             await asyncio.sleep(0.5)
     assert_order_kept(await extracted(topics))
+
+
+async def test_two_workers_share_the_work_and_one_may_die(topics: Settings, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    with workers(topics, tmp_path, "extract") as (stays,), workers(topics, other, "extract") as (dies,):
+        await asyncio.gather(stays.state("ready"), dies.state("ready"))
+        sending = asyncio.create_task(send_turns(topics, 120))
+        await grown_to(topics, EXTRACTED, 40)
+        dies.kill()
+        sent = await sending
+        deadline = asyncio.get_running_loop().time() + 60
+        while {event.event_id for event in await extracted(topics)} != set(sent):
+            assert asyncio.get_running_loop().time() < deadline, "events are missing"
+            await asyncio.sleep(0.5)
+        assert await stays.stop() == 0
+    assert_order_kept(await extracted(topics))
+
+
+async def test_a_dependency_that_goes_away_is_waited_for_in_place_and_nothing_is_lost(
+    topics: Settings, tmp_path: Path
+) -> None:
+    async with Door(topics.postgres_host, topics.postgres_port) as door:
+        with workers(topics, tmp_path, "extract", postgres_host="127.0.0.1", postgres_port=door.port) as (extract,):
+            await extract.state("ready")
+            await send_turns(topics, 3)
+            await grown_to(topics, EXTRACTED, 3)
+            await door.shut()
+            await send_turns(topics, 5, first=3)
+            beat = await extract.state("waiting")
+            assert "Postgres" in beat.detail
+            await door.open()
+            await grown_to(topics, EXTRACTED, 8)
+            await extract.state("ready")
+            assert await extract.stop() == 0
+    assert [event.event_id for event in sorted(await extracted(topics), key=lambda e: e.event_id)] == [
+        f"turn-{number:04}" for number in range(8)
+    ]
+    assert await read_all(topics, DEAD) == []
 
 
 async def test_a_dependency_that_is_away_at_the_start_is_waited_for_with_a_sentence(

@@ -89,6 +89,51 @@ def workers(settings: Settings, folder: Path, *roles: str, **changes: object) ->
             worker.kill()
 
 
+class Door:
+    """A door before a real server, on a port of its own, that a test can shut and open again."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self._server: asyncio.Server | None = None
+        self._streams: set[asyncio.StreamWriter] = set()
+        self.port = 0
+
+    async def __aenter__(self) -> "Door":
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.shut()
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_server(self._pass, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def shut(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for stream in self._streams:
+            stream.transport.abort()
+        self._streams.clear()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            inner_reader, inner_writer = await asyncio.open_connection(*self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._streams |= {writer, inner_writer}
+        await asyncio.gather(_copy(reader, inner_writer), _copy(inner_reader, writer))
+
+
+async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await source.read(65_536):
+            sink.write(data)
+            await sink.drain()
+    sink.transport.abort()
+
+
 @asynccontextmanager
 async def turn_producer(settings: Settings) -> AsyncIterator[TurnProducer]:
     keys = await KeyStore.open(settings)
