@@ -11,9 +11,9 @@ help: ## list the targets
 
 setup: $(INSTALLED) ## create .venv from the lock file
 
-$(INSTALLED): requirements.lock pyproject.toml
+$(INSTALLED): requirements-dev.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
@@ -35,7 +35,7 @@ check: setup ## format, lint, types, import rules, schema compatibility, compose
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m schemas.compatibility
-	$(BIN)/python -m infra.compose
+	$(BIN)/pytest tests/infra/test_compose.py
 
 format: setup ## format the code and apply safe fixes
 	$(BIN)/ruff format .
@@ -43,7 +43,8 @@ format: setup ## format the code and apply safe fixes
 
 lock: setup ## pin the newest versions that pyproject.toml allows
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --group dev pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-header --no-emit-index-url pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-header --no-emit-index-url -c requirements.lock --group dev pyproject.toml -o requirements-dev.lock
 
 bench: setup ## measure speed, each figure against the raw library in the same run
 	$(BIN)/python -m bench

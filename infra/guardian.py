@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 
-import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
+import psutil
 
 MARKER_VARIABLE = "ENGRAM_SUPERVISED_BY"
 ROUNDS = 50

@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
+import psutil
 
 from infra.guardian import marked
 from infra.processes import LOG_LIMIT_BYTES, Family, ProcessSpec, rotate

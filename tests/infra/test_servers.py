@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import neo4j
-import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
+import psutil
 import psycopg
 import pytest
 

@@ -2,7 +2,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
+import psutil
 import pytest
 
 from infra.lifecycle import Policy, State
