@@ -13,11 +13,16 @@ from streams.extraction.facts import EXPLICIT, HEDGED, USER, Fact, person_by_wor
 from streams.extraction.patterns import Rule, patterns, rule_table
 from streams.extraction.places import is_place
 from streams.extraction.values import clean_chinese, list_chinese, usable_chinese
+from streams.text.normalise import has_cjk
 from streams.text.times_chinese import CHINESE_TIME
+from streams.vocabulary import normalised_value
 
 _PATTERNS = patterns("chinese")
 _FILLER = _PATTERNS["filler"]
 _HAS_ADVERB = _PATTERNS["adverbs"]
+# Chinese sentences with one English verb: 我 love 火锅.
+_MIXED_LIKE = re.compile(r"(?<=[\u4e00-\u9fff]) ?\b(?:love|like|enjoy)\b ?(?=[\u4e00-\u9fff])")
+_MIXED_HATE = re.compile(r"(?:(?<=[\u4e00-\u9fff]) ?|^)\bhate\b ?(?=[\u4e00-\u9fff])")
 _LEADING_ADVERB = _PATTERNS["leading_adverb"]
 _OTHERS = re.compile(r"^(?:你|您|他们|她们|它们|我们公司|大家|人们|有人|别人|很多人|谁|咱)")
 _REPORTED = re.compile(
@@ -64,6 +69,7 @@ def opened(text: str) -> str:
     while True:
         # "是我老婆…" answers a question about who: the person is the subject.
         shorter = re.sub(r"^是(?=我)", "", _FILLER.sub("", body))
+        shorter = _MIXED_LIKE.sub("喜欢", _MIXED_HATE.sub("讨厌", shorter))
         if time := CHINESE_TIME.match(shorter):
             shorter = shorter[time.end() :].lstrip("的，, ") or shorter
         if adverbs := _LEADING_ADVERB.match(shorter):
@@ -113,6 +119,14 @@ def facts_of(text: str, subject: str, rest: str, *, hedged: bool, past: bool) ->
         return
     stated = re.sub(r"[啊呀哦呢吧嘛哈啦哟～~!！。.]+$", "", rest)
     bare = _without_adverbs(stated)
+    ended = re.match(r"(?:已经)?不再(?=住|在|是|做|当|喜)", bare)
+    if ended:
+        yield from (
+            replace(fact, negated=True, intent="correct")
+            for fact in _apply(bare[ended.end() :], base)
+            if not fact.negated
+        )
+        return
     found: list[Fact] = []
     name = _SELF_NAME.match(bare)
     if name is not None and not _JOB.search(name["v"]) and not is_place(name["v"]):
@@ -155,6 +169,8 @@ def _facts_of_match(rule: Rule, match: re.Match[str], base: Fact) -> Iterator[Fa
         yield from _work(match, base)
         return
     values = list_chinese(match["v"]) if rule.many else (clean_chinese(match["v"]),)
+    if rule.attribute == "job":
+        values = tuple(re.sub(r"^(?:做|从事|搞)(?=.{2,})", "", value) for value in values)
     for value in values:
         if rule.attribute == "avoids":
             if _passes("avoids", value):
@@ -183,7 +199,9 @@ def _work(match: re.Match[str], base: Fact) -> Iterator[Fact]:
     place, job = clean_chinese(match["p"]), clean_chinese(match["v"])
     if job and (_NOT_JOB.search(job) or not _JOB.search(job)):
         return
-    if is_place(place) and not _ORGANISATION.search(place):
+    # 在Google做: a Latin name is an employer unless it is a city both languages know.
+    latin = place.isascii() and not has_cjk(normalised_value("city", place))
+    if is_place(place) and not latin and not _ORGANISATION.search(place):
         yield replace(base, attribute="city", value=place)
     elif usable_chinese(place) and not re.search(
         r"家里?$|^(?:一家|这|那|当前|目前|外面|外地|国外|办公室|公园|图书馆|教室)|考虑|找|想|换|努力|认真|忙|做|学",

@@ -55,9 +55,11 @@ _PAST = re.compile(r"以前|曾经|之前|过去|小时候|原来|\b(?:used to|f
 
 
 def language_of(text: str) -> str:
-    """Return ``zh`` when the text is mostly Chinese, else ``en``; one Chinese character counts like half a word."""
+    """Return ``zh`` when the text begins in Chinese or is mostly Chinese, else ``en``."""
     if not has_cjk(text):
         return "en"
+    if re.match(r"[^A-Za-z\u4e00-\u9fff]*[\u4e00-\u9fff]", text):
+        return "zh"
     chinese = len(re.findall("[\u4e00-\u9fff]", text))
     words = len(re.findall("[A-Za-z]+", text))
     return "zh" if chinese >= 2 * words or chinese > 8 else "en"
@@ -102,7 +104,10 @@ def _marked(text: str) -> Iterator[Clause]:
 def _sentence(body: str, number: int, *, asked: bool) -> Iterator[Clause]:
     language = language_of(body)
     mixed = has_cjk(body) and language == "en"
-    parts = [part.strip(' 、,\t"“”') for part in (_ZH_COMMA if language == "zh" or mixed else _EN_SPLIT).split(body)]
+    pieces = (_ZH_COMMA if language == "zh" or mixed else _EN_SPLIT).split(body)
+    if mixed:
+        pieces = [part for piece in pieces for part in _EN_SPLIT.split(piece)]
+    parts = [part.strip(' 、,\t"“”') for part in pieces]
     parts = [part[:CLAUSE_LIMIT_CHARACTERS] for part in parts if part]
     questions = _questions(parts, language, asked=asked)
     corrected = supposed = False

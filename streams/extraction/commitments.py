@@ -25,6 +25,7 @@ _UNCONFIRMED = _PATTERNS["unconfirmed"]
 _INTENT = _PATTERNS["intent"]
 _UNTIMED_PLAN = _PATTERNS["untimed_plan"]
 _SMALL_TALK = _PATTERNS["small_talk"]
+_MOVED = _PATTERNS["moved"]
 _SEARCH = _PATTERNS["search"]
 _RECENT = re.compile(r"最近|刚刚?|前不久|\b(?:recently|just|lately)\b", re.IGNORECASE)
 _LEADING_TIME_EN = _PATTERNS["leading_time_en"]
@@ -55,7 +56,12 @@ def times_in(clause: Clause, moment: Moment) -> tuple[TimeSpan, ...]:
 def commitments_of(clause: Clause, subject: str, times: tuple[TimeSpan, ...], moment: Moment) -> Iterator[Fact]:
     """Yield appointments, reminders, cancellations and timed plans of a clause."""
     text = clause.text
-    period = times[0] if times else None
+    rescheduled = _MOVED.search(text) is not None
+    period = times[-1 if rescheduled else 0] if times else None
+    if rescheduled and period is not None and not clause.question:
+        fact = _appointment(clause, subject, period, moment, intent="correct")
+        yield replace(fact, tentative=not _is_confirmed(moment.answer))
+        return
     if _CANCEL.search(text) and _APPOINTMENT.search(text) and not clause.supposed:
         yield _appointment(clause, subject, period, moment, intent="cancel")
         return
@@ -131,6 +137,17 @@ def events_of(clause: Clause, subject: str, times: tuple[TimeSpan, ...], moment:
         importance=0.5,
         structured={"what": told, "when": stamp},
     )
+
+
+def moved(fact: Fact, new: str, moment: Moment) -> Iterator[Fact]:
+    """Yield an appointment at the new time a correction names."""
+    times = resolve_times(new, fact.language, moment.reference_ms, moment.timezone_offset)
+    if not times or not isinstance(fact.structured, dict):
+        return
+    what, stamp = str(fact.structured["what"]), local_stamp(times[0], moment.timezone_offset)
+    value = f"{what}（{stamp}）" if fact.language == "zh" else f"{what} ({stamp})"
+    structured = {**fact.structured, "when": stamp}
+    yield replace(fact, value=value, structured=structured, period=times[0], intent="correct", sentence="")
 
 
 def _is_confirmed(answer: str, *, default: bool = False) -> bool:
@@ -216,6 +233,9 @@ _OPENING_EN = re.compile(
 
 def _subject_matter(clause: Clause, period: TimeSpan | None) -> str:
     text = clause.text.replace(period.text, " ", 1) if period else clause.text
+    if _MOVED.search(clause.text):
+        noun = (_HEAD_NOUN_ZH if clause.language == "zh" else _HEAD_NOUN_EN).search(clause.text)
+        return noun.group() if noun else ("预约" if clause.language == "zh" else "appointment")
     if clause.language == "zh":
         text = re.sub(
             r"^(?:请|麻烦|能不能|可以|能|帮我|帮忙|给我|我想要?|我要|想要?|需要|希望|对了|那|顺便|我|你)+",
@@ -239,7 +259,7 @@ def third_person(text: str, language: str) -> str:
             "",
             text,
         )
-        body = re.sub(r"^我(?!们)|(?<=[天日晚早上午周月年末近后])我(?!们)", "", body, count=1)
+        body = re.sub(r"^我(?!们)|(?<=[天日晚早上午周月年末近后点分号时半一二三四五六])我(?!们)", "", body, count=1)
         body = body.replace("我们", "用户和同伴")
         return body.replace("我", "用户").replace("我的", "用户的")
     body = re.sub(

@@ -79,7 +79,9 @@ def subject_of(text: str, carried: str | None, person: str | None) -> tuple[str 
         if _CALL_ME.match(body):
             return USER, body
         verb = re.match(
-            r"(?:am|work|live|love|like|hate|enjoy|prefer|allergic|based|from|not|no longer|born|moved|do not)\b", body
+            r"(?:am|work|live|love|like|hate|enjoy|prefer|allergic|based|from|not|no longer|born"
+            r"|moved|do not|has|have|is|likes|loves|hates|lives|works|prefers|does not)\b",
+            body,
         )
         return (carried, body) if verb else (None, body)
     rest = re.sub(r"^(?:who|that) (?=is|was|has|likes|hates|lives|works|loves)", "", body[match.end() :])
@@ -156,6 +158,13 @@ def facts_of(text: str, subject: str, rest: str, *, hedged: bool, past: bool) ->
         if not _NATIONALITY.match(apposition[1]):
             yield replace(base, attribute="name", value=apposition[1], confidence=EXPLICIT)
         bare = f"am a {apposition['rest']}"
+    if ended := re.match(
+        r"no longer (?!eat|drink|smok)(?P<rest>.+)|do not (?P<now>(?:live|work) .+?) any ?more$", bare
+    ):
+        was = ended["rest"] or ended["now"]
+        stated = [fact for form in (was, f"am {was}") for fact in _apply(form, base)]
+        yield from (replace(fact, negated=True, intent="correct") for fact in stated if not fact.negated)
+        return
     for part in _coordinated(bare):
         yield from _qualify_all(_apply(part, base), bare, hedged=hedged, past=past)
 
@@ -248,6 +257,11 @@ def _favourite(base: Fact, kind: str, value: str) -> str:
 
 def _employment(raw: str, base: Fact, *, strict: bool) -> Iterator[Fact]:
     """A job with its employer and place: ``backend developer at Nebula in Berlin``."""
+    aged = re.match(r"(\d{1,3})[- ]years?[- ]old ", raw)
+    if aged:
+        yield replace(base, attribute="age", value=aged[1], confidence=EXPLICIT)
+        raw = raw[aged.end() :]
+    raw = re.sub(r"\s+(?:living|working|based|who lives|who works)(?= (?:in|at|for)\b)", "", raw)
     parts = re.split(r"\s+(at|for|with|in|from|based in)\s+(?=(?:the |an? )?[A-Z])", raw)
     job = clean_english(parts[0])
     if usable_english(job, 40) and (_JOB.search(job) if strict else True):

@@ -15,7 +15,7 @@ from streams.extraction import chinese, english
 from streams.extraction.answers import answer_facts, promises_of
 from streams.extraction.causes import linked, with_reasons
 from streams.extraction.clauses import Clause, clauses_of, language_of
-from streams.extraction.commitments import Moment, commitments_of, events_of, plans_without_time, times_in
+from streams.extraction.commitments import Moment, commitments_of, events_of, moved, plans_without_time, times_in
 from streams.extraction.facts import EXPLICIT, USER, Fact, candidate_of, person_by_word
 from streams.extraction.inputs import RecordInput, StepInput, TurnInput
 from streams.extraction.noise import is_noise
@@ -30,6 +30,10 @@ EXTRACTOR = "rules"
 EXTRACTOR_REVISION = "rules-1"
 _MEMBER_ATTRIBUTES = frozenset({"family_member", "pet"})
 _CHANGED = re.compile(r"现在|改|其实|又|不再|开始|now\b|actually|no longer|anymore|these days", re.IGNORECASE)
+_POLITE = re.compile(
+    r"(?:你|您)?(?:能不能|可不可以|可以|能)(?:请你)?(.{2,40}?)吗?$|(?:could|can|would|will) you (?:please )?(.{3,80})$",
+    re.IGNORECASE,
+)
 _SAYS_I = re.compile(r"我|\b(?:I|my)\b", re.IGNORECASE)
 _INSTEAD = _PATTERNS["instead"]
 _INSTEAD_EN = _PATTERNS["instead_en"]
@@ -154,7 +158,12 @@ def _of_clause(
     table = chinese if clause.language == "zh" else english
     times = times_in(clause, moment)
     yield from commitments_of(clause, subject or USER, times, moment)
-    if clause.question or clause.supposed:
+    if clause.supposed:
+        return
+    if clause.question:
+        if polite := _POLITE.match(clause.text):
+            asked = next(group for group in polite.groups() if group)
+            yield from wishes_of(asked, asked, clause.language)
         return
     wishes = list(wishes_of(clause.text, table.opened(clause.text), clause.language)) if subject in {USER, None} else []
     yield from wishes
@@ -228,27 +237,36 @@ def _corrections(turn: TurnInput, clauses: tuple[Clause, ...], facts: list[Fact]
                 not same_value and old.subject == fact.subject and cardinality(fact.attribute) != ONE
             ):
                 ended.append(replace(old, negated=True, intent="correct", sentence="", period=None))
-    return ended or ([] if facts else list(_elliptical(clauses, earlier)))
+    return ended or ([] if facts else list(_elliptical(turn, clauses, earlier)))
 
 
-def _elliptical(clauses: tuple[Clause, ...], earlier: list[Fact]) -> Iterator[Fact]:
-    """A correction that names only the value: ``no, cashews, not peanuts``, ``不对，是上海``."""
-    for clause in clauses:
-        match = (_INSTEAD if clause.language == "zh" else _INSTEAD_EN).match(_bare(clause))
-        groups = match.groupdict() if match else {}
-        new = (groups.get("new") or groups.get("new2") or "").strip()
-        old = (groups.get("old") or groups.get("old2") or "").strip()
-        if not new:
-            continue
-        matching = [fact for fact in earlier if not old or fact.value in old or old in fact.value]
-        if len(matching) != 1:
-            continue
-        fact = matching[0]
-        if fact.type != "event_commitment":
-            yield replace(fact, value=new, structured=None, intent="correct", sentence="")
-            if cardinality(fact.attribute) != ONE:
-                yield replace(fact, negated=True, intent="correct", sentence="")
+def _elliptical(turn: TurnInput, clauses: tuple[Clause, ...], earlier: list[Fact]) -> Iterator[Fact]:
+    """A correction that names only the value: ``no, cashews, not peanuts``, ``不是下周二，是下周三``."""
+    named = _instead(turn.user_message) or next(filter(None, (_instead(_bare(clause)) for clause in clauses)), None)
+    if named is None:
         return
+    new, old = named
+    matching = [fact for fact in earlier if not old or fact.value in old or old in fact.value or old in fact.clause]
+    if len(matching) != 1:
+        return
+    fact = matching[0]
+    if fact.type == "event_commitment":
+        moment = Moment(turn.stated_at_ms, turn.timezone_offset, turn.assistant_message or "")
+        yield from moved(fact, new, moment)
+        return
+    yield replace(fact, value=new, structured=None, intent="correct", sentence="")
+    if cardinality(fact.attribute) != ONE:
+        yield replace(fact, negated=True, intent="correct", sentence="")
+
+
+def _instead(text: str) -> tuple[str, str] | None:
+    """The new and the old value of a correction, the old one empty where it is not named."""
+    match = (_INSTEAD if language_of(text) == "zh" else _INSTEAD_EN).match(text.strip(" 。.!！"))
+    if match is None:
+        return None
+    groups = {name: (value or "").strip(" ，,。.") for name, value in match.groupdict().items()}
+    new = groups["new"] or groups["new2"] or groups.get("new3", "")
+    return (new, groups["old"] or groups.get("old3", "")) if new else None
 
 
 def _bare(clause: Clause) -> str:

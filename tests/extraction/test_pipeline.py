@@ -242,3 +242,18 @@ def test_two_statements_without_a_word_of_cause_are_not_linked() -> None:
     candidates = extract(_turn("我喜欢喝茶，我住在杭州")).candidates
     assert len(candidates) == 2
     assert all(candidate.causes == () for candidate in candidates)
+
+
+@pytest.mark.parametrize(
+    ("previous", "message"),
+    [
+        ("我下周二约了牙医", "不是下周二，是下周三"),
+        ("I have a dentist appointment next Tuesday", "No, not next Tuesday, next Wednesday"),
+    ],
+)
+def test_a_corrected_time_moves_the_same_appointment(previous: str, message: str) -> None:
+    (before,) = extract(_turn(previous)).candidates
+    (after,) = extract(_turn(message, previous_user_message=previous)).candidates
+    assert (after.entity_id, after.intent) == (before.entity_id, "correct")
+    assert "2025-03-11" in before.value
+    assert "2025-03-12" in after.value

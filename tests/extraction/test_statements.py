@@ -84,6 +84,24 @@ def _facts(message: str, answer: str | None = None, previous: str | None = None)
         ("Please keep your answers short", {("user", "answer_style", "keep your answers short")}),
         ("以后请用中文回答我", {("user", "answer_language", "中文")}),
         ("Please always answer in English", {("user", "answer_language", "English")}),
+        ("你能用中文回答吗？", {("user", "answer_language", "中文")}),
+        ("Could you always answer in bullet points?", {("user", "answer_style", "answer in bullet points")}),
+        (
+            "我在Google做SRE，base在上海",
+            {("user", "employer", "Google"), ("user", "job", "SRE"), ("user", "city", "上海")},
+        ),
+        ("I live in 上海 and my name is 李雷", {("user", "city", "上海"), ("user", "name", "李雷")}),
+        ("我 love 火锅，但是 hate 香菜", {("user", "likes", "火锅"), ("user", "dislikes", "香菜")}),
+        ("我對花生過敏，我住在臺北", {("user", "allergic_to", "花生"), ("user", "city", "台北")}),
+        (
+            "我奶奶今年80岁了，有高血压",
+            {("person:grandmother", "age", "80"), ("person:grandmother", "health_condition", "高血压")},
+        ),
+        (
+            "My grandmother is 80 and has diabetes",
+            {("person:grandmother", "age", "80"), ("person:grandmother", "health_condition", "diabetes")},
+        ),
+        ("我的邮箱是a.b@c.com", {("user", "email", "a.b@c.com")}),
         ("以后别给我打电话", {("user", "contact_preference", "别给我打电话")}),
         ("Please don't call me", {("user", "contact_preference", "do not call me")}),
         ("我以前住在北京", {("user", "city_before", "北京")}),
@@ -161,11 +179,19 @@ def test_a_correction_ends_the_old_and_states_the_new(
     assert all(c.intent == "correct" for c in found)
 
 
-@pytest.mark.parametrize("message", ["我对花生不过敏", "I'm not allergic to peanuts"])
-def test_a_negation_ends_a_value_and_makes_none(message: str) -> None:
+@pytest.mark.parametrize(
+    ("message", "attribute"),
+    [
+        ("我对花生不过敏", "allergic_to"),
+        ("I'm not allergic to peanuts", "allergic_to"),
+        ("我不再住在北京了", "city"),
+        ("I no longer work at Google", "employer"),
+    ],
+)
+def test_a_negation_ends_a_value_and_makes_none(message: str, attribute: str) -> None:
     (candidate,) = _candidates(message)
     assert candidate.negated
-    assert candidate.attribute == "allergic_to"
+    assert candidate.attribute == attribute
     assert candidate.relations == ()
 
 
