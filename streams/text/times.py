@@ -20,6 +20,12 @@ _HINT = re.compile(
     r"|去年|月[底初]|年[底初]|凌晨|早上|上午|中午|下午|傍晚|晚上|今晚|节|[0-9]{1,2}[:：/.\-][0-9]{1,2}"
 )
 
+_HINT_ENGLISH = re.compile(
+    r"\d|day|week|month|year|hour|minute|morning|noon|evening|night|tomorrow|ago\b|later\b"
+    r"|january|february|march|april|\bmay\b|june|july|august|september|october|november|december",
+    re.IGNORECASE,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class TimeSpan:
@@ -65,7 +71,7 @@ def resolve_times(text: str, language: str, reference_ms: int, timezone_offset: 
         spans = _spans(text, CHINESE_TIME, "zh", reference, zone) if _HINT.search(text) else ()
         if spans:
             return spans
-    return _spans(text, ENGLISH_TIME, "en", reference, zone)
+    return _spans(text, ENGLISH_TIME, "en", reference, zone) if _HINT_ENGLISH.search(text) else ()
 
 
 def _spans(
