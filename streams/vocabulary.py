@@ -110,8 +110,29 @@ def normalised_value(attribute: str, value_json: str) -> str:
         folded = _fold(value)
         if attribute in {"phone", "member_number", "plate"}:
             return re.sub(r"[^0-9A-Za-z\u4e00-\u9fff]", "", folded).removeprefix("86" if len(folded) > 12 else "")
+        if attribute == "birthday":
+            return _date_form(folded)
         return _synonyms().get(attribute, {}).get(folded, folded)
     return msgspec.json.encode(value, order="deterministic").decode()
+
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_NUMERIC_DATE = re.compile(r"(?:(\d{4})[年\-/.])?(\d{1,2})[月\-/.](\d{1,2})[日号]?")
+_DAY_FIRST = re.compile(r"(\d{1,2})(?:st|nd|rd|th)?(?: of)? ([a-z]{3})[a-z]*\.?,?(?: (\d{4}))?")
+_MONTH_FIRST = re.compile(r"([a-z]{3})[a-z]*\.? (\d{1,2})(?:st|nd|rd|th)?,?(?: (\d{4}))?")
+
+
+def _date_form(folded: str) -> str:
+    """``1990-05-03``, or ``--05-03`` without a year; another text stays as it is."""
+    if match := _NUMERIC_DATE.fullmatch(folded):
+        year, month, day = match[1], int(match[2]), int(match[3])
+    elif (match := _DAY_FIRST.fullmatch(folded)) and match[2] in _MONTHS:
+        year, month, day = match[3], _MONTHS.index(match[2]) + 1, int(match[1])
+    elif (match := _MONTH_FIRST.fullmatch(folded)) and match[1] in _MONTHS:
+        year, month, day = match[3], _MONTHS.index(match[1]) + 1, int(match[2])
+    else:
+        return folded
+    return f"{year or '-'}-{month:02d}-{day:02d}"
 
 
 def _fold(value: str) -> str:

@@ -14,6 +14,8 @@ from streams.extraction.facts import INFERRED
 from streams.text.normalise import normalise
 
 _IGNORED = re.compile(r"[\s\W_]+")
+# The value is a label for what was said (没有发货 is 未发货), not a quotation; the entity must stand in the text instead.
+_LABELS = frozenset({"order_status"})
 _DERIVED_KEYS = frozenset({"when", "status", "class", "tool", "step"})
 
 
@@ -25,6 +27,8 @@ def grounded(candidate: Candidate, messages: dict[str, str]) -> Candidate:
     if candidate.source in {"official_id", "business_record", "tool"}:
         return candidate
     cited = [messages[message_id] for message_id in candidate.source_message_ids if message_id in messages]
+    if candidate.attribute in _LABELS and any(_names(candidate.entity_id, text) for text in cited):
+        return candidate
     if cited and any(_follows(candidate.value, text) for text in cited):
         return candidate
     return msgspec.structs.replace(candidate, confidence=min(candidate.confidence, INFERRED), locked=True)
@@ -37,6 +41,10 @@ def repeats_recalled(candidate: Candidate, recalled: Iterable[str]) -> bool:
     content = _fold(candidate.content)
     value = _fold(_text_of(candidate.value))
     return any(content == known or (len(value) >= 4 and value in known) for known in map(_fold, recalled) if known)
+
+
+def _names(entity_id: str, text: str) -> bool:
+    return entity_id == "latest" or _fold(entity_id) in _fold(text)
 
 
 def _follows(value_json: str, text: str) -> bool:

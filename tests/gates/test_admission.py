@@ -96,6 +96,12 @@ def test_an_order_shares_one_link_group_and_a_failure_its_slot() -> None:
     assert (failure.category, failure.slot_hint) == ("tool_failure", "tool_state")
 
 
+def test_the_state_of_an_order_told_in_other_words_is_admitted() -> None:
+    for message in ("订单20250712一直没有发货，帮我看看", "My order 88121 hasn't arrived"):
+        (candidate,) = _admitted(message).candidates
+        assert (candidate.attribute, candidate.outcome) == ("order_status", "admit")
+
+
 def test_a_business_record_is_a_fact() -> None:
     record = RecordInput(
         event_id="r",

@@ -13,6 +13,9 @@ from streams.vocabulary import attributes, cardinality, is_sensitive, normalised
         ("city", '"北京市"', '"Beijing"'),
         ("city", '"臺北"', '"台北"'),
         ("phone", '"138 1234 5678"', '"+86 13812345678"'),
+        ("birthday", '"1990年5月3日"', '"May 3rd, 1990"'),
+        ("birthday", '"1990-05-03"', '"3 May 1990"'),
+        ("birthday", '"5月3日"', '"May 3rd"'),
         ("order_status", '"shipped"', '"已发货"'),
     ],
 )
