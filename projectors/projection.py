@@ -8,6 +8,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -190,6 +191,7 @@ def neo4j_node(update: MemoryUpdated) -> GraphNode:
     )
 
 
+@lru_cache(maxsize=4096)
 def edge_type(name: str) -> str:
     """Return the relationship type of an edge's kind or a relation's predicate: ``works_for`` gives ``WORKS_FOR``."""
     found = _NOT_A_WORD.sub("_", name).strip("_").upper()
