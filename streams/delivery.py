@@ -116,9 +116,9 @@ class Delivery:
         try:
             await self._with_patience(message, key, position, attempt)
         except asyncio.CancelledError:
-            # A clean stop: the input is not done and not acknowledged, and that is not its fault.
+            # Faust acknowledges an event whose agent is cancelled, so this must not leave the agent either.
             around.attempts.forget(position.partition, position.offset, attempt)
-            raise
+            around.stop(0 if around.heartbeat.state == "stopping" else EXIT_BROKEN)
         except (Retryable, Broken, OSError) as error:
             around.attempts.forget(position.partition, position.offset, attempt)
             self._end(error, position)
@@ -141,7 +141,8 @@ class Delivery:
                 self._log.warning("waiting", reason=str(error), pause_seconds=pause_seconds)
                 await asyncio.sleep(pause_seconds)
             else:
-                self._around.heartbeat.set("ready")
+                if self._around.heartbeat.state == "waiting":
+                    self._around.heartbeat.set("ready")
                 return
 
     async def _once(self, message: bytes, key: bytes | None, position: Origin, attempt: int) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from infra.logs import set_up_logs
-from infra.worker_process import end_process, here_of, run_role
+from infra.worker_process import Here, Role, end_process, here_of, run_role
 from infra.workers import ROLES
 from schemas.errors import Misconfigured
 from schemas.settings import load_settings
@@ -33,8 +33,13 @@ def worker(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # A process loads what its role needs, and nothing else.
     module = importlib.import_module(f"infra.roles.{role}")
-    code = asyncio.run(run_role(here_of(settings, role), module.run))
+    asyncio.run(_run_and_end(here_of(settings, role), module.run))
+
+
+async def _run_and_end(here: Here, role: Role) -> None:
+    code = await run_role(here, role)
     sys.stdout.flush()
     sys.stderr.flush()
-    # Threads of a client that hangs must not keep the process.
+    # Here and now: leaving the loop would cancel an agent in the middle of an event, and Faust acknowledges that event.
+    # Threads of a client that hangs must not keep the process either.
     end_process(code)

@@ -1,6 +1,7 @@
 """One message through one stage: what is retried, what is put away, and when the process ends before the acknowledgement."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -110,6 +111,9 @@ async def test_a_dependency_that_comes_back_is_waited_for_in_place(tmp_path: Pat
     await rig.deliver()
     assert len(rig.sent.outputs) == 1
     assert rig.heartbeat.state == "ready"
+    rig.heartbeat.set("stopping")
+    await rig.deliver(6)
+    assert rig.heartbeat.state == "stopping"
 
 
 async def test_a_dependency_that_stays_away_ends_the_process_before_the_acknowledgement(tmp_path: Path) -> None:
@@ -164,6 +168,42 @@ async def test_a_rejected_input_becomes_a_dead_letter_with_origin_and_reason_and
 async def test_a_refused_input_that_cannot_be_put_away_stops_the_process(tmp_path: Path) -> None:
     rig = Rig(tmp_path, Scripted(Rejected("no good")), Rejected("too large", code="too_large"))
     assert await rig.exit_code() == EXIT_BROKEN
+
+
+class Blocking(Scripted):
+    """A stage that works on its input until it is cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = asyncio.Event()
+
+    async def handle(self, message: bytes, position: Origin) -> StageResult:
+        self.begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+@pytest.mark.parametrize(("state", "code"), [("stopping", 0), ("ready", EXIT_BROKEN)])
+async def test_a_cancelled_input_ends_the_process_because_faust_would_acknowledge_it(
+    tmp_path: Path, state: str, code: int
+) -> None:
+    stage = Blocking()
+    rig = Rig(tmp_path, stage)
+    rig.heartbeat.set(state)
+    delivering = asyncio.ensure_future(caught(rig.deliver()))
+    await stage.begun.wait()
+    delivering.cancel()
+    assert await delivering == code
+    assert rig.sent.outputs == []
+
+
+async def caught(delivering: Awaitable[None]) -> int | None:
+    """Return the exit code with which ``delivering`` ended the process."""
+    try:
+        await delivering
+    except Ended as ended:
+        return ended.code
+    return None
 
 
 async def test_poison_costs_a_bounded_number_of_attempts(tmp_path: Path) -> None:

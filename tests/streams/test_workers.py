@@ -82,6 +82,21 @@ async def test_a_clean_stop_has_committed_everything_and_a_restart_repeats_nothi
     assert {partition.partition: offset for partition, offset in committed.items() if offset} == ends
 
 
+async def test_a_clean_stop_under_load_neither_loses_nor_repeats(topics: Settings, tmp_path: Path) -> None:
+    sending = asyncio.create_task(send_turns(topics, 200))
+    for goal in (40, 90):
+        with workers(topics, tmp_path, "extract") as (extract,):
+            await extract.state("ready")
+            await grown_to(topics, EXTRACTED, goal)
+            assert await extract.stop() == 0
+    sent = await sending
+    with workers(topics, tmp_path, "extract") as (extract,):
+        await extract.state("ready")
+        await grown_to(topics, EXTRACTED, 200)
+        assert await extract.stop() == 0
+    assert sorted(event.event_id for event in await extracted(topics)) == sent
+
+
 @pytest.mark.parametrize("step", ["after_consume", "after_model", "before_ack"])
 async def test_a_kill_at_any_step_loses_nothing_and_keeps_the_order(
     topics: Settings, tmp_path: Path, step: str
