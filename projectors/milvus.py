@@ -28,6 +28,9 @@ NOT_FOUND, NOT_LOADED = 100, 101
 PAGE_LIMIT = 16_000
 READ_BACK = 500
 HEALTH_SECONDS = 3.0
+CONNECT_SECONDS = 10.0
+# The client pings an idle connection every ten seconds, and the lite server closes the connection for it.
+_QUIET = {"grpc.keepalive_permit_without_calls": 0, "grpc.keepalive_time_ms": 300_000}
 _SHALLOW = ("memory_id", "tenant_id", "user_id", "version", "content_hash", "digest", "tombstone")
 # The client logs every refused call with a traceback; the translated error says the same once.
 logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
@@ -205,7 +208,8 @@ class MilvusDoor:
                     MilvusClient,
                     self._settings.milvus_uri,
                     token=self._settings.milvus_token.get_secret_value(),
-                    timeout=HEALTH_SECONDS,
+                    timeout=min(CONNECT_SECONDS, self._timeout_seconds),
+                    grpc_options=_QUIET,
                 )
             return self._client
 
