@@ -1,5 +1,6 @@
 """The role ``extract``: turns, steps and records in, what was understood out."""
 
+import asyncio
 from contextlib import AsyncExitStack
 
 from infra.roles.warm_up import ANSWER, TEXTS
@@ -16,8 +17,7 @@ from streams.understanding import Understanding
 async def run(here: Here) -> None:
     """Run the stage until asked to stop."""
     settings = here.settings
-    for text in TEXTS:
-        extract(TurnInput(event_id="warm-up", user_message=text, assistant_message=ANSWER))
+    await asyncio.to_thread(warm_up)
     async with open_keys(here) as keys, AsyncExitStack() as resources:
         connections = await pool(settings, ROLE, 2)
         resources.push_async_callback(connections.close)
@@ -26,3 +26,9 @@ async def run(here: Here) -> None:
         await run_stage(
             here, Extract(understanding, recalled, here.codec, keys, settings=settings, now_ms=now_ms, crash=here.crash)
         )
+
+
+def warm_up() -> None:
+    """Load gate 0, the noise filter and the extractor's rules."""
+    for text in TEXTS:
+        extract(TurnInput(event_id="warm-up", user_message=text, assistant_message=ANSWER))

@@ -1,13 +1,17 @@
 """The role ``relay``: publishes what was committed."""
 
+from infra.stage_process import first_of
 from infra.worker_process import Here
 from streams.kafka import ensure_topics
+from streams.log_watch import known_log, watch_log
+from streams.postgres_outbox import ROLE
 from streams.relay import Relay
 
 
 async def run(here: Here) -> None:
     """Publish until asked to stop."""
     await ensure_topics(here.settings)
+    log = await known_log(here.settings, ROLE)
     relay = Relay(here.settings, here.codec, crash=here.crash, beat=here.heartbeat)
     here.ready()
-    await relay.run(here.stop)
+    await first_of(relay.run(here.stop), watch_log(here.settings, log))

@@ -12,7 +12,7 @@ from streams.decision_policy import policy_of
 from streams.embedding import UseEmbedder
 from streams.extract import ERASED
 from streams.kafka import cluster_identity
-from streams.remember import Remember
+from streams.remember import ROLE, Remember
 from streams.stage import POISON, Refusal, StageResult
 
 
@@ -60,6 +60,6 @@ async def run(here: Here) -> None:
     identity = await cluster_identity(here.settings)
     remember = await Remember.open(here.settings, here.codec, policy, topic_identity=identity, crash=here.crash)
     try:
-        await run_stage(here, RememberStage(remember, here.codec))
+        await run_stage(here, RememberStage(remember, here.codec), writes_as=ROLE)
     finally:
         await remember.close()

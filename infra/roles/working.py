@@ -1,5 +1,6 @@
 """The role ``working``: the state machine of every session."""
 
+import asyncio
 from contextlib import AsyncExitStack
 
 from infra.roles.warm_up import ANSWER, TEXTS
@@ -19,15 +20,21 @@ from streams.working_signals import signal_of
 async def run(here: Here) -> None:
     """Run the stage until asked to stop."""
     settings = here.settings
-    for text in TEXTS:
-        is_refused(text)
-        signal_of(TurnRecorded(user_message=text), user_text=mask(text), answer_text=ANSWER, refused=False)
+    await asyncio.to_thread(warm_up)
     async with open_keys(here) as keys, AsyncExitStack() as resources:
         identity = await cluster_identity(settings)
         connections = await pool(settings, ROLE, 2)
         resources.push_async_callback(connections.close)
         rows = WorkingRows(connections, identity, here.crash)
-        await run_stage(here, Working(mask, is_refused, rows, here.codec, keys, settings=settings, now_ms=now_ms))
+        stage = Working(mask, is_refused, rows, here.codec, keys, settings=settings, now_ms=now_ms)
+        await run_stage(here, stage, writes_as=ROLE)
+
+
+def warm_up() -> None:
+    """Load gate 0, masking and the rules of signals."""
+    for text in TEXTS:
+        is_refused(text)
+        signal_of(TurnRecorded(user_message=text), user_text=mask(text), answer_text=ANSWER, refused=False)
 
 
 def is_refused(text: str) -> bool:

@@ -16,7 +16,7 @@ from schemas.inputs import InputEnvelope
 from schemas.settings import Settings
 from schemas.topics import CHAT_TURNS
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(400)]
 ROOT = Path(__file__).parents[2]
 CODEC = Codec()
 DIARY = {

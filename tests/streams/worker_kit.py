@@ -19,7 +19,7 @@ from streams.kafka import TopicPartition, consumer, end_offsets, producer, send,
 from streams.key_store import KeyStore
 from streams.producer import TurnProducer
 
-READY_SECONDS = 60.0
+READY_SECONDS = 180.0
 END_SECONDS = 20.0
 
 
