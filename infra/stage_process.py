@@ -16,6 +16,7 @@ from streams.delivery import Delivery, Surroundings
 from streams.faust_stage import KafkaSender, assigned, faust_app, group_of, on_assignment
 from streams.kafka import ensure_topics, producer, started
 from streams.key_store import KeyStore
+from streams.log_watch import known_log, watch_log
 from streams.stage import Stage
 from streams.watchdog import watch
 
@@ -35,10 +36,14 @@ async def open_keys(here: Here) -> AsyncIterator[KeyStore]:
         await keys.close()
 
 
-async def run_stage(here: Here, stage: Stage) -> None:
-    """Run one stage in Faust until asked to stop; raises ``Broken`` when Faust or a partition has stopped working."""
+async def run_stage(here: Here, stage: Stage, *, writes_as: str | None = None) -> None:
+    """Run one stage in Faust until asked to stop; raises ``Broken`` when Faust or a partition has stopped working.
+
+    ``writes_as`` is the database role of a stage that keeps offsets in Postgres: it ends when the log is another one.
+    """
     settings = here.settings
     await ensure_topics(settings)
+    log = await known_log(settings, writes_as) if writes_as is not None else {}
     with Attempts(settings.state_dir / "attempts", stage.name) as attempts:
         async with started(producer(settings)) as client:
             sender = KafkaSender(client, settings, here.heartbeat)
@@ -59,7 +64,8 @@ async def run_stage(here: Here, stage: Stage) -> None:
                 here.heartbeat,
                 patience_seconds=settings.max_poll_seconds / 2,
             )
-            await first_of(here.stop.wait(), watchdog, _crash_of(app))
+            watched = [watch_log(settings, log)] if log else []
+            await first_of(here.stop.wait(), watchdog, _crash_of(app), *watched)
             await app.stop()
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypedDict
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     CommitFailedError,
     IllegalStateError,
@@ -22,6 +23,8 @@ from aiokafka.errors import (
     RecordTooLargeError,
     TopicAlreadyExistsError,
 )
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
 
 from schemas.errors import Broken, EngramError, Misconfigured, Rejected, Retryable
 from schemas.inputs import Origin
@@ -42,6 +45,7 @@ __all__ = [
     "producer",
     "send",
     "started",
+    "topic_identities",
     "translated",
     "try_commit",
 ]
@@ -218,6 +222,27 @@ async def cluster_identity(settings: Settings) -> str:
         return str((await client.describe_cluster())["cluster_id"])
 
 
+async def topic_identities(settings: Settings) -> dict[str, str]:
+    """Return for each of our topics that exists the ids of the cluster and of the topic, as one text.
+
+    It changes when the broker's data was thrown away, and when the topic was deleted and made again.
+    """
+    names = [topic.named(settings.topic_prefix) for topic in TOPICS]
+    client = AIOKafkaClient(**connection(settings), request_timeout_ms=15_000)
+    try:
+        async with translated("asking for the ids of the topics"):
+            await asyncio.wait_for(client.bootstrap(), _START_SECONDS)
+            answer = await client.send(client.get_random_node(), _TopicIds(names))
+    finally:
+        with suppress(TimeoutError, KafkaError, OSError):
+            await asyncio.wait_for(client.close(), 5.0)
+    return {
+        name: f"{answer.cluster_id}/{high & _64_BITS:016x}{low & _64_BITS:016x}"
+        for error_code, name, high, low, *_ in answer.topics
+        if not error_code
+    }
+
+
 async def end_offsets(settings: Settings, topic: str) -> dict[int, int]:
     """Return the end offset (next to be written) of every partition of ``topic``."""
     async with started(consumer(settings, group=None)) as client, translated("reading end offsets"):
@@ -232,3 +257,80 @@ async def committed_offsets(settings: Settings, group: str, topics: Iterable[str
         found = await client.list_consumer_group_offsets(group)
         wanted = set(topics)
         return {tp: entry.offset for tp, entry in found.items() if tp.topic in wanted and entry.offset >= 0}
+
+
+# aiokafka speaks metadata up to version 5; topics have ids from version 10 on (Kafka 2.8).
+_64_BITS = (1 << 64) - 1
+_ID = (("id_high", Int64), ("id_low", Int64))
+
+
+class _TopicIdsResponse(Response):  # type: ignore[misc]
+    API_KEY = 3
+    API_VERSION = 10
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "brokers",
+            CompactArray(
+                ("node_id", Int32),
+                ("host", CompactString("utf-8")),
+                ("port", Int32),
+                ("rack", CompactString("utf-8")),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("cluster_id", CompactString("utf-8")),
+        ("controller_id", Int32),
+        (
+            "topics",
+            CompactArray(
+                ("error_code", Int16),
+                ("name", CompactString("utf-8")),
+                *_ID,
+                ("is_internal", Boolean),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("error_code", Int16),
+                        ("partition", Int32),
+                        ("leader", Int32),
+                        ("leader_epoch", Int32),
+                        ("replicas", CompactArray(Int32)),
+                        ("isr", CompactArray(Int32)),
+                        ("offline", CompactArray(Int32)),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("authorized_operations", Int32),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("authorized_operations", Int32),
+        ("tags", TaggedFields),
+    )
+
+
+class _TopicIdsRequest(RequestStruct):  # type: ignore[misc]
+    API_KEY = 3
+    API_VERSION = 10
+    FLEXIBLE_VERSION = True
+    RESPONSE_TYPE = _TopicIdsResponse
+    SCHEMA = Schema(
+        ("topics", CompactArray(*_ID, ("name", CompactString("utf-8")), ("tags", TaggedFields))),
+        ("allow_auto_topic_creation", Boolean),
+        ("include_cluster_authorized_operations", Boolean),
+        ("include_topic_authorized_operations", Boolean),
+        ("tags", TaggedFields),
+    )
+
+
+class _TopicIds(Request[_TopicIdsRequest]):  # type: ignore[misc]
+    """Ask for the metadata of topics by name, without making those that do not exist."""
+
+    API_KEY = 3
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+
+    def build(self, request_struct_class: type[_TopicIdsRequest]) -> _TopicIdsRequest:
+        return request_struct_class([(0, 0, name, {}) for name in self._names], False, False, False, {})

@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import asdict, replace
 
 from schemas.candidates import Vector
-from schemas.errors import Broken
+from schemas.errors import Broken, Misconfigured
 from schemas.inputs import Origin
 from schemas.memories import Memory, MemoryVectors, PendingEntry, QuarantineEntry, ReviewEntry
 from schemas.proposals import Proposal
@@ -73,7 +73,7 @@ class _StateRow(Struct, frozen=True):
 async def lock_position(connection: Connection, partition: int, topic_identity: str) -> int:
     """Take the partition's row for this transaction; return the last decided offset (-1: none).
 
-    Raises ``Broken`` when the offsets stored here belong to another Kafka cluster.
+    Raises ``Misconfigured`` when the offsets stored here belong to another Kafka cluster.
     """
     names = {"partition": partition, "topic_identity": topic_identity}
     row = await (await connection.execute(sql("remember_position_lock"), names)).fetchone()
@@ -83,7 +83,7 @@ async def lock_position(connection: Connection, partition: int, topic_identity: 
     if row is None:
         raise Broken(f"the position of partition {partition} cannot be stored")
     if row[0] != topic_identity:
-        raise Broken(
+        raise Misconfigured(
             f"Postgres holds positions of Kafka cluster {row[0]}, but this is {topic_identity}: Kafka was reset; restore its data "
             "or rebuild Postgres before going on"
         )

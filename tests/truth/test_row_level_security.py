@@ -20,7 +20,7 @@ SCOPED = (
     "review", "quarantine", "before_marks", "command_outcomes", "user_positions", "delegations", "chat_history",
     "working_memory", "working_events", "memory_outbox", "outbox_dead",
 )  # fmt: skip
-WITHOUT_TENANT = {"positions", "projections", "migrations"}
+WITHOUT_TENANT = {"positions", "projections", "migrations", "topic_identities"}
 
 
 async def _fill(bench: Bench) -> None:
