@@ -138,5 +138,7 @@ async def _is_live(settings: Settings) -> None:
     async def found() -> bool:
         return bool(await generations(connection, "neo4j"))
 
-    await until(found)
-    await connection.close()
+    try:
+        await until(found)
+    finally:
+        await connection.close()
