@@ -15,7 +15,7 @@ from streams.changes import BeforeMark, Change, CommandOutcome, DecodedProposal
 from streams.content_hash import content_hash
 from streams.decision_policy import DecisionPolicy
 from streams.decision_state import LIVE, WHOLE_USER, ChainKey, UserState, chain_key, in_chain
-from streams.similarity import is_usable, similar
+from streams.similarity import Neighbours, is_usable
 
 _COUNTED = {"version": 0, "body_version": 0, "content_hash": "", "updated_at_ms": 0}
 
@@ -33,7 +33,7 @@ class Draft:
         self._touched: dict[str, tuple[str, str]] = {}
         self._body_changed: set[str] = set()
         self._vectors: dict[str, tuple[Vector, ...]] = {}
-        self._recent = [(v.memory_id, vector) for v in state.recent for vector in v.vectors]
+        self._neighbours: Neighbours | None = None
         self._entries: dict[str, PendingEntry | ReviewEntry | QuarantineEntry] = {}
         self._marks: dict[str, int] = {}
         self._relink: list[ChainKey] = []
@@ -95,17 +95,20 @@ class Draft:
 
     def link_similar(self, memory_id: str) -> None:
         """Give a new memory its SIMILAR_TO edges to the newest live ones, and let later ones of this proposal see it."""
+        if self._neighbours is None:
+            self._neighbours = Neighbours((v.memory_id, vector) for v in self.state.recent for vector in v.vectors)
         best: dict[str, float] = {}
-        for vector in self._vectors.get(memory_id, ()):
-            threshold = self.policy.similarity_threshold(vector.revision)
-            others = [(name, other) for name, other in self._recent if self._is_live(name)]
-            for name, cosine in similar(vector, others, threshold, self.policy.similar_edges):
-                best[name] = max(cosine, best.get(name, 0.0))
+        vectors = self._vectors.get(memory_id, ())
+        for vector in vectors:
+            for name, cosine in self._neighbours.similar(vector, self.policy.similarity_threshold(vector.revision)):
+                if self._is_live(name):
+                    best[name] = max(cosine, best.get(name, 0.0))
         chosen = sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))[: self.policy.similar_edges]
         memory = self._memories[memory_id]
         edges = [Edge(kind="SIMILAR_TO", target_kind="memory", target_id=n, weight=c) for n, c in chosen]
         self._memories[memory_id] = replace(memory, edges=tuple(sorted([*memory.edges, *edges])))
-        self._recent = [(memory_id, v) for v in self._vectors.get(memory_id, ())] + self._recent
+        for vector in vectors:
+            self._neighbours.add(memory_id, vector)
 
     def _is_live(self, memory_id: str) -> bool:
         known = self._memories.get(memory_id)

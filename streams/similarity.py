@@ -1,4 +1,4 @@
-"""Exact cosine similarity between one vector and a few others of the same revision.
+"""Exact cosine similarity between new vectors and a few known ones of the same revision.
 
 Called by ``decide`` for SIMILAR_TO edges. Pure: the same vectors give the same answer, so a replay decides the same.
 """
@@ -6,6 +6,7 @@ Called by ``decide`` for SIMILAR_TO edges. Pure: the same vectors give the same 
 from collections.abc import Iterable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from schemas.candidates import Vector
 
@@ -20,26 +21,42 @@ def is_usable(vector: Vector) -> bool:
     return bool(np.isfinite(values).all() and (values != 0).any())
 
 
-def similar(
-    vector: Vector, others: Iterable[tuple[str, Vector]], threshold: float, limit: int
-) -> tuple[tuple[str, float], ...]:
-    """Return (id, similarity) of those at or above ``threshold``, best first, at most ``limit``.
+class Neighbours:
+    """The vectors that new ones are compared with, kept as one matrix for each revision and dimension."""
 
-    ``others`` pairs ids with usable vectors; another revision or dimension is never compared. Similarity is rounded to four
-    decimals, so that it does not depend on the order in which a processor adds.
-    """
-    comparable = [
-        (name, other.values)
-        for name, other in others
-        if other.revision == vector.revision and len(other.values) == len(vector.values)
-    ]
-    if not comparable:
-        return ()
-    matrix = np.frombuffer(b"".join(values for _, values in comparable), "<f4").astype(np.float64)
-    matrix = matrix.reshape(len(comparable), -1)
-    query = np.frombuffer(vector.values, "<f4").astype(np.float64)
-    norms = np.sqrt((matrix * matrix).sum(axis=1)) * np.sqrt((query * query).sum())
-    cosines = (matrix * query).sum(axis=1) / norms
-    found = [(name, round(float(cosine), 4)) for (name, _), cosine in zip(comparable, cosines, strict=True)]
-    chosen = [(name, min(1.0, cosine)) for name, cosine in found if cosine >= threshold]
-    return tuple(sorted(chosen, key=lambda pair: (-pair[1], pair[0]))[:limit])
+    def __init__(self, known: Iterable[tuple[str, Vector]] = ()) -> None:
+        """``known`` pairs ids with usable vectors."""
+        self._names: dict[tuple[str, int], list[str]] = {}
+        self._rows: dict[tuple[str, int], list[NDArray[np.float64]]] = {}
+        self._matrices: dict[tuple[str, int], NDArray[np.float64]] = {}
+        for name, vector in known:
+            self.add(name, vector)
+
+    def add(self, name: str, vector: Vector) -> None:
+        """Let later vectors be compared with ``vector``."""
+        group = (vector.revision, len(vector.values))
+        self._names.setdefault(group, []).append(name)
+        self._rows.setdefault(group, []).append(_unit(vector))
+        self._matrices.pop(group, None)
+
+    def similar(self, vector: Vector, threshold: float) -> tuple[tuple[str, float], ...]:
+        """Return (id, similarity) of those at or above ``threshold``, best first.
+
+        Another revision or dimension is never compared. Similarity is rounded to four decimals, so that it does not depend
+        on the order in which a processor adds.
+        """
+        group = (vector.revision, len(vector.values))
+        if group not in self._names:
+            return ()
+        if group not in self._matrices:
+            self._matrices[group] = np.vstack(self._rows[group])
+        cosines = np.round((self._matrices[group] * _unit(vector)).sum(axis=1), 4)
+        chosen = np.flatnonzero(cosines >= threshold)
+        found = [(self._names[group][index], min(1.0, float(cosines[index]))) for index in chosen]
+        return tuple(sorted(found, key=lambda pair: (-pair[1], pair[0])))
+
+
+def _unit(vector: Vector) -> NDArray[np.float64]:
+    values = np.frombuffer(vector.values, "<f4").astype(np.float64)
+    unit: NDArray[np.float64] = values / np.sqrt((values * values).sum())
+    return unit
