@@ -8,12 +8,15 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 from bench.figures import Figure, Goal, Group, Table, share_rows
 from bench.raw_load import raw_seconds, rows_of
 from bench.recorded import RecordedDoor, RecordedMapping
 from bench.show import Shown
+from bench.topics import read_topic
+from projectors.batch import Change
 from projectors.door import Door
 from projectors.doors import open_door
 from projectors.entries import STORES, Generation, Store
@@ -31,7 +34,8 @@ from streams.key_store import KeyStore
 from streams.postgres import connect
 
 GOAL_SHARE = 0.6
-WARM_ROWS = 1_000
+WARM_ROWS = 2_000
+WARM_GENERATION = 8_999
 ANSWER_TRIES = 30
 MAPPINGS: dict[str, Callable[[Codec], Mapping[Any]]] = {"milvus": MilvusMapping, "neo4j": Neo4jMapping}
 FIRST = {"milvus": Detail(UseEmbedder.revision, UseEmbedder.dimension)}
@@ -52,18 +56,18 @@ async def measure(settings: Settings, rows: int, shown: Shown, load_average: flo
 
 async def _measure_one(settings: Settings, store: Store, rows: int, shown: Shown) -> tuple[Figure, Table, str]:
     async with AsyncExitStack() as resources:
-        door = RecordedDoor(open_door(settings, store))
-        resources.push_async_callback(door.close)
-        mapping = RecordedMapping(await mapping_of(settings, store, resources))
+        real = open_door(settings, store)
+        resources.push_async_callback(real.close)
+        read = await mapping_of(settings, store, resources)
         generation = await _first(settings, store)
-        await answering(door)
-        projector = _projector(settings, door, mapping, generation)
-        joined = await _project(projector, door, mapping, rows, shown)
+        await answering(real)
+        shown.doing(f"{store}: warming the server up")
+        await _warm_up(settings, real, read, generation)
+        door, mapping = RecordedDoor(real), RecordedMapping(read)
+        joined = await _project(_projector(settings, door, mapping, generation), door, mapping, rows, shown)
         began = mapping.began_at or 0.0
         spent = door.ended_at - began
         shown.doing(f"{store}: the raw client with the same rows")
-        # The first time warms the server up for this shape of rows, as the projector's first batches did.
-        await raw_seconds(settings, door, door.steps[: WARM_ROWS // settings.projector_batch_rows + 1])
         raw = await raw_seconds(settings, door, door.steps)
     written, flushes = rows_of(door.steps), sum(step is None for step in door.steps)
     batches = len(door.steps) - flushes
@@ -92,6 +96,18 @@ async def answering(door: Door[Any]) -> None:
         except Retryable:
             await asyncio.sleep(1.0)
     return await door.healthy()
+
+
+async def _warm_up(settings: Settings, door: Door[Any], mapping: Mapping[Any], generation: Generation) -> None:
+    """Let a server of a minute's age compile its plans on rows of this shape, written to a generation that is dropped."""
+    records = (await read_topic(settings, mapping.topic))[:WARM_ROWS]
+    scratch = replace(generation, number=WARM_GENERATION)
+    changes = await mapping.changes(records, generation)
+    items = [change.item for change in changes if isinstance(change, Change)]
+    await door.prepare(scratch)
+    for start in range(0, len(items), settings.projector_batch_rows):
+        await door.write(scratch, items[start : start + settings.projector_batch_rows])
+    await door.drop(scratch)
 
 
 async def mapping_of(settings: Settings, store: Store, resources: AsyncExitStack) -> Mapping[Any]:

@@ -29,14 +29,24 @@ async def raw_seconds(settings: Settings, door: Door[object], steps: Sequence[St
 
     The door makes and drops the empty generation, outside the measured time.
     """
-    revision, dimension = (UseEmbedder.revision, UseEmbedder.dimension) if door.store == "milvus" else ("", 0)
-    generation = Generation(door.store, next(_NUMBERS), "building", revision, dimension)
-    load, name_of = _LOADS[door.store]
+    generation = unused(door.store)
     await door.prepare(generation)
     try:
-        return await asyncio.to_thread(load, settings, name_of(settings.topic_prefix, generation), steps)
+        return await load(settings, generation, steps)
     finally:
         await door.drop(generation)
+
+
+def unused(store: Store) -> Generation:
+    """Return a generation that nothing projects."""
+    revision, dimension = (UseEmbedder.revision, UseEmbedder.dimension) if store == "milvus" else ("", 0)
+    return Generation(store, next(_NUMBERS), "building", revision, dimension)
+
+
+async def load(settings: Settings, generation: Generation, steps: Sequence[Step]) -> float:
+    """Return the seconds of the raw client for the steps into ``generation``, which the door has prepared."""
+    call, name_of = _LOADS[generation.store]
+    return await asyncio.to_thread(call, settings, name_of(settings.topic_prefix, generation), steps)
 
 
 def rows_of(steps: Sequence[Step]) -> int:
