@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, LiteralString
-from uuid import UUID
 
 from recall.intents import USER, Intent
 from recall.live import LiveMemory
 from recall.requests import Part
 from schemas.errors import Rejected
-from schemas.ids import user_id_of_name
+from schemas.ids import is_memory_id, user_id_of_name
 from schemas.memories import Edge
 from streams.extraction.facts import person_by_word
 from streams.postgres import Pool, borrowed, scoped
@@ -52,7 +51,7 @@ class Reader:
 
     async def live(self, memory_ids: Sequence[str]) -> dict[str, LiveMemory]:
         """Return the live rows of these ids; ids of other users are left out, as are ids that are none."""
-        ids = [memory_id for memory_id in memory_ids if is_uuid(memory_id)]
+        ids = [memory_id for memory_id in memory_ids if is_memory_id(memory_id)]
         found = [_live(row) for row in await self.rows("live_rows", {"ids": ids})] if ids else []
         return {memory.memory_id: memory for memory in found}
 
@@ -107,14 +106,6 @@ class Reader:
             Edge(kind=kind, target_kind=target_kind, target_id=target_id, weight=weight)
             for kind, target_kind, target_id, weight in await self.rows("memory_edges", {"memory_id": memory_id})
         ]
-
-
-def is_uuid(text: str) -> bool:
-    """Return whether ``text`` is an id in the form that memories have."""
-    try:
-        return str(UUID(text)) == text
-    except ValueError:
-        return False
 
 
 def _subjects(who: str, user_id: str) -> list[str]:

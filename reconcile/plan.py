@@ -6,12 +6,12 @@ shows exactly what was observed here. Pure.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from uuid import UUID
 
 from projectors.entries import Entry, Store
 from projectors.guard import NOTHING_OBSERVED
 from reconcile.diff import Difference
 from schemas.errors import Rejected
+from schemas.ids import is_memory_id
 from schemas.memories import Repair
 
 EVENT_TYPE = "repair"
@@ -41,7 +41,9 @@ def rows_of(store: Store, generation: int, differences: Sequence[Difference]) ->
     row and stays a difference until a rebuild.
     """
     ordered = sorted(differences, key=lambda found: found.key)
-    return tuple(_row(store, generation, found) for found in ordered if store == "influx" or is_uuid(str(found.key[0])))
+    return tuple(
+        _row(store, generation, found) for found in ordered if store == "influx" or is_memory_id(str(found.key[0]))
+    )
 
 
 def check_share(differences: int, checked: int, limit_share: float) -> None:
@@ -83,14 +85,6 @@ def _row(store: Store, generation: int, found: Difference) -> RepairRow:
         header=header,
         dedupe_key=f"{store}:{aggregate_id}:{version}:{EVENT_TYPE}:repair",
     )
-
-
-def is_uuid(text: str) -> bool:
-    """Return whether ``text`` is an id in the form that memories have."""
-    try:
-        return str(UUID(text)) == text
-    except ValueError:
-        return False
 
 
 def aggregate_of(store: Store, entry: Entry) -> str:

@@ -13,8 +13,9 @@ import msgspec
 
 from projectors.entries import Entry, Fingerprint, Generation, Key
 from projectors.projection import milvus_fingerprint, neo4j_fingerprint
-from reconcile.plan import EVENT_TYPE, RepairRow, is_uuid
+from reconcile.plan import EVENT_TYPE, RepairRow
 from schemas.candidates import Relation
+from schemas.ids import is_memory_id
 from schemas.memories import GONE, Edge
 from schemas.routing import partition_of
 from streams.postgres import OUTBOX_CHANNEL, Connection, translated
@@ -66,7 +67,7 @@ class MemoryTruth:
 
     async def of_keys(self, keys: Sequence[Key]) -> Mapping[Key, Entry]:
         """Return the memories with these ids; an id that is no UUID is nobody's."""
-        ids = [text for text in (str(key[0]) for key in keys) if is_uuid(text)]
+        ids = [text for text in (str(key[0]) for key in keys) if is_memory_id(text)]
         return {entry.key: entry for entry in await self._read("keys", {"ids": ids})}
 
     async def _read(self, what: str, arguments: dict[str, Any]) -> list[Entry]:

@@ -19,6 +19,7 @@ MemoryId = NewType("MemoryId", str)
 ProposalId = NewType("ProposalId", str)
 
 ID_PATTERN = re.compile(r"^[A-Za-z0-9_.:@-]{1,128}\Z")
+_MEMORY_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _NAMESPACE = uuid.UUID("6f0f5c0e-6d0a-5f0b-9a3e-0c5d4b7e2a11")
 
 
@@ -39,6 +40,11 @@ def user_id_of_name(name: str) -> UserId:
     if ID_PATTERN.match(name):
         return UserId(name)
     return UserId("u_" + hashlib.sha256(name.encode()).hexdigest()[:32])
+
+
+def is_memory_id(text: str) -> bool:
+    """Return whether ``text`` is an id in the one form that memories have: a UUID in lower case with hyphens."""
+    return _MEMORY_ID.match(text) is not None
 
 
 def derived_id(*parts: str) -> str:

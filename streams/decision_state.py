@@ -3,11 +3,11 @@
 ``needs_of`` says which part a proposal needs; ``remember`` loads exactly that; ``decide`` reads nothing else. Pure.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from schemas.candidates import Candidate, Extraction
+from schemas.ids import is_memory_id
 from schemas.memories import GONE, Memory, MemoryVectors, PendingEntry, QuarantineEntry, ReviewEntry
 from schemas.proposals import Command
 from streams.changes import DecodedProposal
@@ -16,7 +16,6 @@ from streams.decision_policy import DecisionPolicy
 
 LIVE = ("active", "tentative")
 WHOLE_USER = ""
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 ChainKey = tuple[int, int, int, str]
 
 
@@ -105,10 +104,10 @@ def needs_of(proposal: DecodedProposal, policy: DecisionPolicy) -> Needs:
             vectors=any(c.vectors for c in chosen),
         )
     if isinstance(body, MemoryVectors):
-        return Needs(memory_ids=(body.memory_id,) if _UUID.match(body.memory_id) else ())
+        return Needs(memory_ids=(body.memory_id,) if is_memory_id(body.memory_id) else ())
     if isinstance(body, Command):
         named = tuple(
-            dict.fromkeys(name for name in (*body.memory_ids, *envelope.expected_versions) if _UUID.match(name))
+            dict.fromkeys(name for name in (*body.memory_ids, *envelope.expected_versions) if is_memory_id(name))
         )
         return Needs(
             memory_ids=named,

@@ -4,7 +4,6 @@ Called by the read path, the commands and the gateways, as ``engram_reader`` in 
 """
 
 import asyncio
-import re
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from msgspec import Struct
 
 from schemas.candidates import Vector
 from schemas.errors import Retryable
+from schemas.ids import is_memory_id
 from schemas.inputs import Origin
 from schemas.memories import STATUSES, Memory
 from schemas.settings import Settings
@@ -25,7 +25,6 @@ from streams.vector_bytes import postgres_vector
 ROLE = "engram_reader"
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
 _POLL_SECONDS = (0.005, 0.01, 0.02, 0.05)
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
 
 class MemoryVersion(Struct, frozen=True, kw_only=True):
@@ -66,7 +65,7 @@ class MemoryReader:
         self, tenant_id: str, user_id: str, memory_ids: Sequence[str], *, statuses: Sequence[str] = LIVE
     ) -> dict[str, Memory]:
         """Return the memories of this user among ``memory_ids`` that have one of ``statuses``, by id."""
-        known = [memory_id for memory_id in memory_ids if _UUID.match(memory_id)]
+        known = [memory_id for memory_id in memory_ids if is_memory_id(memory_id)]
         names = {"memory_ids": known, "statuses": list(statuses)}
         found = [_record(row[0]) for row in await self._rows("records_by_id", tenant_id, user_id, names)]
         return {memory.memory_id: memory for memory in found}
@@ -81,12 +80,12 @@ class MemoryReader:
         statuses: Sequence[str] = STATUSES,
     ) -> tuple[Memory, ...]:
         """Return at most ``limit`` memories in the order of ids, after the id of the page before."""
-        names = {"after": after if _UUID.match(after) else FIRST_ID, "limit": limit, "statuses": list(statuses)}
+        names = {"after": after if is_memory_id(after) else FIRST_ID, "limit": limit, "statuses": list(statuses)}
         return tuple(_record(row[0]) for row in await self._rows("records_of_user", tenant_id, user_id, names))
 
     async def history(self, tenant_id: str, user_id: str, memory_id: str) -> tuple[MemoryVersion, ...]:
         """Return every version of a memory, oldest first; empty when this user has no such memory."""
-        if not _UUID.match(memory_id):
+        if not is_memory_id(memory_id):
             return ()
         rows = await self._rows("record_history", tenant_id, user_id, {"memory_id": memory_id})
         names = MemoryVersion.__struct_fields__[:-1]

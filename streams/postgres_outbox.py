@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 
 from schemas.candidates import Vector
+from schemas.ids import is_memory_id
 from schemas.settings import Settings
 from streams.postgres import OUTBOX_CHANNEL, Connection, connect, sql, translated
 from streams.publication import OutboxRow, Snapshot, Truth, snapshot_of, working_event_of
@@ -138,7 +139,10 @@ class Outbox:
     async def _snapshots(self, rows: Sequence[OutboxRow]) -> dict[str, Snapshot]:
         if not rows:
             return {}
-        wanted = sorted({(row.tenant_id, row.user_id, row.aggregate_id) for row in rows})
+        # An orphan of a store can have any name; only a memory's id can have a row here.
+        wanted = sorted(
+            {(row.tenant_id, row.user_id, row.aggregate_id) for row in rows if is_memory_id(row.aggregate_id)}
+        )
         names = {
             "tenant_ids": [tenant_id for tenant_id, _, _ in wanted],
             "user_ids": [user_id for _, user_id, _ in wanted],

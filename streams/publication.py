@@ -13,7 +13,7 @@ from schemas.codec import Codec
 from schemas.errors import Broken, Rejected
 from schemas.ids import routing_key
 from schemas.inputs import Origin, Sealed
-from schemas.memories import GONE, Memory, MemoryUpdated
+from schemas.memories import GONE, Memory, MemoryUpdated, Repair
 from schemas.topics import CHANGES, UPDATED, WORKING, Topic
 from schemas.working import WorkingEvent
 from streams.canonical import canonical_value
@@ -189,16 +189,23 @@ def _working_message(row: OutboxRow, truth: Truth, codec: Codec) -> Message:
 
 
 def _orphaned_event(row: OutboxRow) -> WorkingEvent:
+    """Return the event that removes the point of an event which Postgres does not know; the repair header says where it is."""
+    try:
+        place = msgspec.json.decode(row.repair or "{}", type=Repair).place
+        session_id, sequence, occurred_at_ms = place.split("/")
+        position = (int(sequence), int(occurred_at_ms))
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise Rejected(f"outbox row {row.outbox_id} does not say where its event stands", code="bad_record") from error
     return WorkingEvent(
         event_id=row.aggregate_id,
         tenant_id=row.tenant_id,
         user_id=row.user_id,
-        session_id="",
-        sequence=0,
+        session_id=session_id,
+        sequence=position[0],
         event_type=ORPHANED,
         state_from="",
         state_to="",
-        occurred_at_ms=0,
+        occurred_at_ms=position[1],
         content_hash="",
         origin=Origin(row.shard, -1),
     )

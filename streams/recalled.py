@@ -3,8 +3,7 @@
 Called by ``extract`` for turns that name such memories. Reads as ``engram_reader``, one user at a time; writes nothing.
 """
 
-import uuid
-
+from schemas.ids import is_memory_id
 from streams.postgres import Pool, borrowed, scoped, sql
 
 ROLE = "engram_reader"
@@ -19,18 +18,10 @@ class RecalledMemories:
 
     async def contents(self, tenant_id: str, user_id: str, memory_ids: tuple[str, ...]) -> tuple[str, ...]:
         """Return the contents of the user's own memories among the first 100 ids; raises ``Retryable`` without Postgres."""
-        known = [memory_id for memory_id in memory_ids[:LIMIT] if _is_uuid(memory_id)]
+        known = [memory_id for memory_id in memory_ids[:LIMIT] if is_memory_id(memory_id)]
         if not known:
             return ()
         names = {"tenant_id": tenant_id, "user_id": user_id, "memory_ids": known}
         async with borrowed(self._connections) as connection, scoped(connection, tenant_id, user_id):
             rows = await (await connection.execute(sql("recalled_contents"), names)).fetchall()
         return tuple(content for (content,) in rows)
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        uuid.UUID(text)
-    except ValueError:
-        return False
-    return True
