@@ -34,6 +34,15 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator["LocalStack"]:
 
 
 @pytest.fixture(scope="session")
+def storm(tmp_path_factory: pytest.TempPathFactory) -> Iterator["LocalStack"]:
+    """Run servers and workers for the tests of faults, once for all of them; each leaves everything ready."""
+    from chaos_kit import whole_stack
+
+    with whole_stack(tmp_path_factory.mktemp("storm") / "state") as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
 def server_environment(request: pytest.FixtureRequest) -> dict[str, str]:
     """Return the variables that name the servers: those of the environment, else of a stack started for this run."""
     if "ENGRAM_KAFKA_BOOTSTRAP_SERVERS" in os.environ:
