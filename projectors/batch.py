@@ -81,15 +81,16 @@ def plan_guarded(
             if names(change.repair, generation.store, generation.number, deep):
                 known = deep
         verdict = judge(change.fingerprint, known, change.repair, generation.store, generation.number)
+        repaired = change.repair is not None and names(change.repair, generation.store, generation.number, known)
         if entry is not None and (entry.tenant_id, entry.user_id) != (change.tenant_id, change.user_id):
-            verdict = Verdict.CONFLICT
+            # Under another user's name even the same fingerprint is wrong; only a repair that names it may replace it.
+            verdict = Verdict.APPLY if repaired else Verdict.CONFLICT
         plan.verdicts[verdict.value] += 1
         if verdict is Verdict.CONFLICT:
             plan.conflicts.append(_conflict(change, generation, known))
         if verdict not in (Verdict.APPLY, Verdict.VECTOR_ONLY):
             continue
         current[change.key] = change.fingerprint
-        repaired = change.repair is not None and names(change.repair, generation.store, generation.number, known)
         if repaired or change.key in plan.forced:
             plan.forced[change.key] = change.item
             plan.items.pop(change.key, None)

@@ -187,7 +187,6 @@ async def test_every_drift_is_repaired_in_one_pass(running: Running) -> None:
     assert [(store.store, store.examples) for store in after.stores if store.differences] == []
 
 
-@pytest.mark.xfail(reason="the guard calls an entry of another user a conflict, even where a repair names it exactly")
 async def test_a_row_of_another_user_is_repaired(running: Running) -> None:
     row = milvus_row(running.world.updates[0], REVISION, DIMENSION)
     milvus = running.generation("milvus")
