@@ -155,17 +155,21 @@ def _judged(asked: Asked, response: RecallResponse) -> Answer:
 
 def _show_people(console: Console, people: tuple[Remembered, ...]) -> None:
     for person in people:
-        table = Table(
-            "memory", "category", "status", "confidence", title=f"{person.tenant} / {person.user}", title_justify="left"
-        )
+        table = Table(title=f"{person.tenant} / {person.user}", title_justify="left", box=None, pad_edge=False)
+        table.add_column("what is kept", ratio=5, overflow="fold")
+        table.add_column("as", ratio=3, overflow="fold")
+        table.add_column("confidence", justify="right")
         for memory in (*person.held, *person.ended):
             style = None if memory.status == "active" else "dim"
-            table.add_row(memory.content, memory.category, memory.status, f"{memory.confidence:.2f}", style=style)
+            table.add_row(
+                memory.content, f"{memory.category}, {memory.status}", f"{memory.confidence:.2f}", style=style
+            )
         for row in person.pending:
-            table.add_row(str(row[1]), "", "pending", f"{row[2]:.2f}", style="yellow")
+            table.add_row(str(row[1]), "pending", f"{row[2]:.2f}", style="yellow")
         for row in person.quarantined:
-            table.add_row(str(row[5]), f"{row[1]} {row[2]}", f"refused ({row[3]})", "", style="red")
+            table.add_row(str(row[5]), f"refused ({row[3]}) by {row[1]}, {row[2]}", "", style="red")
         console.print(table)
+        console.print()
 
 
 def _show_counts(console: Console, held: Counts) -> None:
