@@ -33,6 +33,8 @@ _HOT_ROLES = ("engram_writer", "engram_working", "engram_relay", "engram_keys")
 _SET_SCOPE = "SELECT set_config('engram.tenant_id', %s, true), set_config('engram.user_id', %s, true)"
 # What a later try can cure: the server went away or was busy, or another transaction was in the way.
 _RETRYABLE_CLASSES = ("08", "40", "53", "55", "57", "58")
+# The server gave up a transaction that stood still: this process or the server was frozen in the middle of it.
+_RETRYABLE_CODES = ("25P03", "25P04")
 # What the value itself makes impossible: not of its type, too large for an index, outside a check.
 _REJECTED_CLASSES = ("22", "54")
 _REJECTED_CODES = ("23514",)
@@ -174,6 +176,10 @@ def translate(error: Exception) -> EngramError:
         return Misconfigured(f"Postgres refuses the connection: {first_line}")
     if code[:2] in _REJECTED_CLASSES or code in _REJECTED_CODES or (not code and isinstance(error, psycopg.DataError)):
         return Rejected(f"Postgres cannot store the value: {first_line}", code="bad_value")
-    if code[:2] in _RETRYABLE_CLASSES or (not code and isinstance(error, psycopg.OperationalError | PoolTimeout)):
+    if (
+        code[:2] in _RETRYABLE_CLASSES
+        or code in _RETRYABLE_CODES
+        or (not code and isinstance(error, psycopg.OperationalError | PoolTimeout))
+    ):
         return Retryable(f"Postgres: {first_line or type(error).__name__}")
     return Broken(f"Postgres refused a statement ({code or type(error).__name__}): {first_line}")
