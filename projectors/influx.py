@@ -22,9 +22,9 @@ from projectors.line_protocol import (
     READ_SPAN,
     READ_TENANTS,
     READ_USERS,
+    instant,
     lines,
     literal,
-    rfc3339,
     session_entries,
     spans_of,
 )
@@ -140,11 +140,11 @@ class InfluxDoor:
             for row in rows
         }
         places |= {(point, point.session_id, point.time_ns) for point in points if not point.delete}
+        second = self._is_second()
         for point, session_id, time_ns in places:
             scope = (("tenant_id", point.tenant_id), ("user_id", point.user_id), ("session_id", session_id))
             self._client.delete_api().delete(
-                rfc3339(time_ns),
-                rfc3339(time_ns + 1),
+                *instant(time_ns, second=second),
                 " AND ".join([f'_measurement="{MEASUREMENT}"', *(f'{tag}="{literal(value)}"' for tag, value in scope)]),
                 bucket=name,
                 org=self._org,
@@ -243,7 +243,7 @@ class InfluxDoor:
             for line in response:
                 for answer in json.loads(line)["results"]:
                     if "error" in answer:
-                        raise Retryable(f"InfluxDB refused a statement: {answer['error']}")
+                        raise Retryable("InfluxDB refused a statement")
                     yield answer
         finally:
             response.close()
@@ -259,7 +259,8 @@ class InfluxDoor:
             if error.status in (401, 403):
                 raise Misconfigured("InfluxDB refused the token") from error
             if error.status in (400, 413, 422):
-                raise Rejected(f"InfluxDB cannot hold this while {doing}: {error.body}", code="bad_point") from error
-            raise Retryable(f"InfluxDB failed while {doing}: {error.status} {error.reason}") from error
+                # The answer quotes the refused line, and with it what a user said: it must not reach a plain text.
+                raise Rejected(f"InfluxDB cannot hold this while {doing}: {error.status}", code="bad_point") from error
+            raise Retryable(f"InfluxDB failed while {doing}: {error.status}") from error
         except (HTTPError, OSError, ValueError) as error:
             raise Retryable(f"InfluxDB failed while {doing}: {type(error).__name__}") from error

@@ -90,6 +90,15 @@ def literal(text: str) -> str:
     return text.translate(_FIELD)
 
 
+def instant(time_ns: int, *, second: bool) -> tuple[str, str]:
+    """Return start and stop of a delete that removes what stands at ``time_ns`` and nothing else.
+
+    InfluxDB 1 leaves the stop out; InfluxDB 2 (``second``) takes it in, and the next event of a session in the same
+    millisecond stands one nanosecond later.
+    """
+    return rfc3339(time_ns), rfc3339(time_ns if second else time_ns + 1)
+
+
 def rfc3339(time_ns: int) -> str:
     """Return the time with nanoseconds in UTC."""
     seconds, rest = divmod(time_ns, NANOSECONDS)

@@ -1,7 +1,12 @@
 """What the door to InfluxDB promises: one suite, run on the fake and on the real server."""
 
-from collections.abc import AsyncIterator, Sequence
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 from fakes import FakeDoor
@@ -12,7 +17,7 @@ from projectors.entries import Entry, Fingerprint, Generation
 from projectors.influx import InfluxDoor
 from projectors.line_protocol import lines, rfc3339
 from projectors.projection import InfluxPoint, influx_point
-from schemas.errors import Misconfigured, Retryable
+from schemas.errors import Misconfigured, Rejected, Retryable
 from schemas.settings import Settings
 from schemas.working import WorkingPayload
 
@@ -111,6 +116,83 @@ async def test_a_forced_point_replaces_every_point_of_its_event(door: Door[Influ
     await door.write(GENERATION, [point(2), misplaced, wrong_type])
     await door.write(GENERATION, [point(1)], forced=True)
     assert await entries(door) == expected([point(1), point(2)])
+
+
+async def test_a_forced_point_leaves_its_neighbours(door: Door[InfluxPoint]) -> None:
+    await door.prepare(GENERATION)
+    at_ms = event(1).occurred_at_ms
+    points = [influx_point(event(sequence, occurred_at_ms=at_ms), None) for sequence in (1, 2, 3)]
+    assert [one.time_ns - points[0].time_ns for one in points] == [0, 1, 2]
+    await door.write(GENERATION, points)
+    await door.write(GENERATION, [points[1]], forced=True)
+    assert await entries(door) == expected(points)
+
+
+class Recorder(BaseHTTPRequestHandler):
+    """A server that says which version it is, has no points, and remembers what it was asked to delete."""
+
+    version = ""
+    status = 204
+    answer = b""
+
+    def do_GET(self) -> None:
+        self._reply(204)
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path.startswith("/query"):
+            self._reply(200, b'{"results":[{"statement_id":0}]}')
+            return
+        if "/delete" in self.path:
+            self.server.deleted.append(json.loads(body))  # type: ignore[attr-defined]
+        self._reply(self.status, self.answer)
+
+    def _reply(self, status: int, body: bytes = b"") -> None:
+        self.send_response(status)
+        self.send_header("X-Influxdb-Version", self.version)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def recording(version: str, status: int = 204, answer: bytes = b"") -> Iterator[tuple[Settings, list[Any]]]:
+    handler = type("Recording", (Recorder,), {"version": version, "status": status, "answer": answer})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.deleted = []  # type: ignore[attr-defined]
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield Settings(influx_url=f"http://127.0.0.1:{server.server_port}"), server.deleted  # type: ignore[attr-defined]
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(("version", "stop"), [("1.8.10", "8Z"), ("1.13.0", "8Z"), ("v2.7.1", "7Z"), ("2.9.0", "7Z")])
+async def test_a_delete_takes_one_point_only(version: str, stop: str) -> None:
+    """InfluxDB 2 removes what stands at the stop as well, and the next event may stand there."""
+    with recording(version) as (settings, deleted):
+        door = InfluxDoor(settings)
+        await door.write(GENERATION, [replace(point(1), time_ns=1_790_000_000_000_000_007)], forced=True)
+        await door.close()
+    start = "2026-09-21T14:13:20.000000007Z"
+    assert [(one["start"], one["stop"]) for one in deleted] == [(start, start[:-2] + stop)]
+
+
+@pytest.mark.parametrize("secret", ["我的密码是花生", "my password is peanut"])
+@pytest.mark.parametrize("status", [400, 422, 500])
+async def test_a_refusal_does_not_repeat_the_line(secret: str, status: int) -> None:
+    answer = json.dumps({"code": "invalid", "message": f"unable to parse '{secret}'"}, ensure_ascii=False).encode()
+    with recording("1.8.10", status, answer) as (settings, _):
+        door = InfluxDoor(settings)
+        with pytest.raises(Rejected if status < 500 else Retryable) as raised:
+            await door.write(GENERATION, [point(1, secret)])
+        await door.close()
+    assert secret not in str(raised.value)
+    assert str(status) in str(raised.value)
 
 
 @pytest.mark.stack
