@@ -99,7 +99,7 @@ async def everybody_stopped(stack: LocalStack) -> None:
 
 
 def assert_stopped(entry: dict[str, Any], role: str) -> None:
-    assert entry["state"] == "failed", entry
+    assert (entry["state"], entry["restarts"]) == ("failed", 0), entry
     assert "ended with code 78" in entry["detail"], entry
     assert "Kafka was reset" in entry["detail"], f"{role} does not say why: {entry}"
 
