@@ -26,7 +26,8 @@ class InputEnvelope(Struct, frozen=True, kw_only=True):
     """One immutable input; ``event_id`` is the idempotency key, ``kind`` says how to read the body.
 
     Times are milliseconds since the epoch; ``timezone_offset`` is the user's zone such as ``+08:00``. ``released_from``
-    and ``override_rules`` are set only when an operator releases an input from quarantine.
+    and ``override_rules`` are kept for an operator's release from quarantine; nothing acts on them while a release cannot be
+    authenticated.
     """
 
     event_id: str

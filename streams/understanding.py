@@ -1,11 +1,19 @@
 """From an opened input to its extraction: builds what the extractor reads, and remembers each session's last message.
 
 Called by ``extract``. The last message is kept in memory only, for a few minutes, so that a repeat is noticed and a correction
-can name what it corrects; what came of it is recorded, so a replay does not need it.
+can name what it corrects; what came of it is recorded, so a replay does not need it. An input that is tried again meets the
+same last message as before, never itself.
+
+``released_from`` and ``override_rules`` have no effect: anybody who may write to ``chat.turns`` can set them, and until a
+release is authenticated they must not switch off a rule. Inputs that carry them are counted and read like all others.
 """
 
 import time
 from collections.abc import Callable
+from typing import Any
+
+import structlog
+from msgspec import Struct
 
 from schemas.candidates import Extraction
 from schemas.inputs import AttachmentDescribed, RecordReceived, StepRecorded, TurnRecorded
@@ -19,28 +27,40 @@ _REMEMBERED_SESSIONS = 5_000
 _REMEMBERED_CHARACTERS = 2_000
 
 
+class _LastMessage(Struct, frozen=True):
+    """The last message of a session, the input it came with, and the message before it."""
+
+    event_id: str
+    text: str
+    previous: str | None
+
+
 class Understanding:
     """Call it with an input and the contents of the memories that had been put into its prompt.
 
-    ``default_timezone_offset`` is the tenant's zone, for users whose input names none.
+    ``default_timezone_offset`` is the tenant's zone, for users whose input names none. ``releases_ignored`` counts the inputs
+    that asked for rules to be switched off.
     """
 
     def __init__(self, default_timezone_offset: str, now_seconds: Callable[[], float] = time.monotonic) -> None:
         self._default_timezone_offset = default_timezone_offset
-        self._last: Expiring[tuple[str, str, str], str] = Expiring(
+        self._last: Expiring[tuple[str, str, str], _LastMessage] = Expiring(
             _REMEMBERED_SECONDS, _REMEMBERED_SESSIONS, now_seconds
         )
+        self._log: Any = structlog.get_logger().bind(stage="extract")
+        self.releases_ignored = 0
 
     def __call__(self, opened: OpenedInput, recalled_contents: tuple[str, ...]) -> Extraction:
         """Return the whole outcome of one input."""
+        if opened.envelope.released_from is not None or opened.envelope.override_rules:
+            self.releases_ignored += 1
+            self._log.warning("release ignored: it is not authenticated", count=self.releases_ignored)
         read = self._input_of(opened, recalled_contents)
         return Extraction(status="nothing", reason="attachment") if read is None else extract(read)
 
     def _input_of(self, opened: OpenedInput, recalled_contents: tuple[str, ...]) -> ExtractionInput | None:
         envelope, body = opened.envelope, opened.body
         zone = envelope.timezone_offset or self._default_timezone_offset
-        # Only the operator's producer may release an input; without a release an override means nothing.
-        skipped = frozenset(envelope.override_rules if envelope.released_from is not None else ())
         match body:
             case TurnRecorded():
                 return TurnInput(
@@ -54,7 +74,6 @@ class Understanding:
                     locale=envelope.locale,
                     previous_user_message=self._previous(opened, body),
                     recalled_contents=recalled_contents,
-                    skip_rules=skipped,
                 )
             case StepRecorded():
                 return StepInput(
@@ -69,7 +88,6 @@ class Understanding:
                     stated_at_ms=opened.stated_at_ms,
                     timezone_offset=zone,
                     locale=envelope.locale,
-                    skip_rules=skipped,
                 )
             case RecordReceived():
                 return RecordInput(
@@ -83,14 +101,17 @@ class Understanding:
                     stated_at_ms=opened.stated_at_ms,
                     timezone_offset=zone,
                     locale=envelope.locale,
-                    skip_rules=skipped,
                 )
             case AttachmentDescribed():
                 return None
 
     def _previous(self, opened: OpenedInput, body: TurnRecorded) -> str | None:
         session = (opened.envelope.tenant_id, opened.envelope.user_id, opened.envelope.session_id)
-        previous = self._last.get(session)
+        last = self._last.get(session)
+        if last is not None and last.event_id == opened.envelope.event_id:
+            return last.previous
+        previous = None if last is None else last.text
         if body.user_message:
-            self._last.put(session, body.user_message[:_REMEMBERED_CHARACTERS])
+            text = body.user_message[:_REMEMBERED_CHARACTERS]
+            self._last.put(session, _LastMessage(opened.envelope.event_id, text, previous))
         return previous
