@@ -5,7 +5,9 @@ What it cannot read it skips and counts: ``extract`` puts the same record into t
 ``streams.delivery``. It publishes nothing itself: the relay does.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import msgspec
 from msgspec.structs import replace
@@ -23,6 +25,7 @@ from streams.working_rows import HistoryRow, Step, WorkingRows
 from streams.working_signals import signal_of
 
 REFUSED_TEXT = "[REFUSED]"
+_HASH = re.compile(r"[0-9a-fA-F]{64}\Z")
 
 
 class Working:
@@ -54,12 +57,13 @@ class Working:
     async def handle(self, message: bytes, position: Origin) -> StageResult:
         """Write what one input does to its session; raises ``Rejected``, ``Retryable``, ``Broken`` or ``Misconfigured``."""
         opened = await open_input(self._codec, self._keys, self._settings, message, position, now_ms=self._now_ms())
-        if opened.envelope.released_from is not None:
-            # It was heard when it first came; its release concerns long-term memory only.
-            return StageResult(status="released")
         seen = self._masked(opened.body)
         signal = signal_of(
-            opened.body, user_text=seen.user_text, answer_text=seen.answer_text or "", refused=seen.refused
+            opened.body,
+            user_text=seen.user_text,
+            answer_text=seen.answer_text or "",
+            refused=seen.refused,
+            parts=seen.parts,
         )
 
         def step(session: Session) -> Step:
@@ -88,18 +92,21 @@ class Working:
                 answer = None if body.assistant_message is None else self._masked_text(body.assistant_message)[0]
                 return _Seen(user_text, answer, refused, user_text or answer or "")
             case StepRecorded():
-                parts = {
-                    name: self._masked_text(getattr(body, name)) for name in ("name", "error", "arguments", "detail")
-                }
-                refused = any(part[1] for part in parts.values())
-                said = {"step": body.step, "outcome": body.outcome, **{name: part[0] for name, part in parts.items()}}
-                return _Seen("", None, refused, _json(said), _json(said))
+                return self._shown(body, ("step", "outcome", "name", "error", "arguments", "detail"))
             case RecordReceived():
-                said = {"source": body.source, "entity_type": body.entity_type, "status": body.status}
-                return _Seen("", None, refused=False, text=_json(said), detail=_json(said))
+                return self._shown(body, ("source", "entity_type", "status"))
             case _:
-                said = {"media_type": body.media_type, "size_bytes": str(body.size_bytes), "sha256": body.sha256}
-                return _Seen("", None, refused=False, text=_json(said), detail=_json(said))
+                said = {"size_bytes": str(body.size_bytes), "sha256": body.sha256 if _HASH.match(body.sha256) else ""}
+                return self._shown(body, ("media_type",), said)
+
+    def _shown(
+        self, body: InputBody, names: tuple[str, ...], said: Mapping[str, str] = MappingProxyType({})
+    ) -> "_Seen":
+        """Return these parts of ``body`` masked, beside ``said``, which holds no text of anybody."""
+        parts = {name: self._masked_text(getattr(body, name)) for name in names}
+        shown = {**{name: text for name, (text, _) in parts.items()}, **said}
+        refused = any(part_refused for _, part_refused in parts.values())
+        return _Seen("", None, refused, _json(shown), _json(shown), shown)
 
     def _masked_text(self, text: str) -> tuple[str, bool]:
         if not text:
@@ -110,13 +117,17 @@ class Working:
 
 
 class _Seen(msgspec.Struct, frozen=True):
-    """An input as it may be shown: both sides masked, whether gate 0 refused the user's, and one text for the event."""
+    """An input as it may be shown: both sides masked, whether gate 0 refused the user's, and one text for the event.
+
+    ``parts`` has the masked texts of a body that is no turn, by name.
+    """
 
     user_text: str
     answer_text: str | None
     refused: bool
     text: str
     detail: str = "{}"
+    parts: dict[str, str] = {}
 
 
 def _history(opened: OpenedInput, seen: _Seen) -> HistoryRow:

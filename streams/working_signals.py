@@ -1,15 +1,16 @@
 """What an input means to a session: a telling event type, the fields it carries, and how the answer leaves things.
 
-Small rules in both languages (``working_rules.toml``); the table of transitions is in ``streams.working_machine``. Pure: the
+Small rules in both languages (``data/working_rules.toml``); the table of transitions is in ``streams.working_machine``. Pure: the
 same input always gives the same signal, so a replay makes the same events. Texts come in masked; nothing here remembers.
 """
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
+from types import MappingProxyType
 from typing import Any
 
 import re2
@@ -19,6 +20,7 @@ from streams.text.normalise import has_cjk
 
 FIELD_LIMIT_CHARACTERS = 80
 FIELDS_LIMIT = 12
+NO_PARTS: Mapping[str, str] = MappingProxyType({})
 _STEP_EVENTS = {
     ("tool_call", "ok"): "ToolCallSucceeded",
     ("tool_call", "failed"): "ToolCallFailed",
@@ -56,7 +58,7 @@ class _Rule:
 
 @lru_cache(maxsize=1)
 def _rules() -> tuple[tuple[_Rule, ...], tuple[_Rule, ...]]:
-    raw = tomllib.loads(resources.files("streams").joinpath("working_rules.toml").read_text("utf-8"))
+    raw = tomllib.loads(resources.files("streams.data").joinpath("working_rules.toml").read_text("utf-8"))
 
     def compiled(entries: list[dict[str, Any]], name: str) -> tuple[_Rule, ...]:
         return tuple(_Rule(e[name], re2.compile(e["english"]), re2.compile(e["chinese"])) for e in entries)
@@ -64,18 +66,23 @@ def _rules() -> tuple[tuple[_Rule, ...], tuple[_Rule, ...]]:
     return compiled(raw["rule"], "event"), compiled(raw["posture"], "name")
 
 
-def signal_of(body: InputBody, *, user_text: str, answer_text: str, refused: bool) -> Signal:
-    """Return the signal of ``body``; the texts are its masked ones, ``refused`` says that gate 0 refused the user's side."""
+def signal_of(
+    body: InputBody, *, user_text: str, answer_text: str, refused: bool, parts: Mapping[str, str] = NO_PARTS
+) -> Signal:
+    """Return the signal of ``body``, whose own texts are never read: they are not masked.
+
+    ``user_text`` and ``answer_text`` are the masked sides of a turn, ``parts`` the masked texts of any other body by name;
+    ``refused`` says that gate 0 refused the user's side or a part of a step.
+    """
     match body:
         case TurnRecorded():
             return _of_turn(user_text, answer_text, refused=refused)
         case StepRecorded():
-            return _of_step(body, refused=refused)
+            return _of_step(parts, refused=refused)
         case RecordReceived():
-            fields = {"source": body.source, "entity_type": body.entity_type, "status": body.status}
-            return Signal("BusinessRecordReceived", fields=_bounded(fields))
+            return Signal("BusinessRecordReceived", fields=_bounded(parts, ("source", "entity_type", "status")))
         case AttachmentDescribed():
-            return Signal("AttachmentReceived", fields=_bounded({"media_type": body.media_type}))
+            return Signal("AttachmentReceived", fields=_bounded(parts, ("media_type",)))
 
 
 def _of_turn(user_text: str, answer_text: str, *, refused: bool) -> Signal:
@@ -86,27 +93,32 @@ def _of_turn(user_text: str, answer_text: str, *, refused: bool) -> Signal:
     for rule in rules:
         found = rule.match(user_text)
         if found is not None:
-            return Signal(rule.name, posture, _bounded(found.groupdict()))
+            fields = found.groupdict()
+            return Signal(rule.name, posture, _bounded(fields, fields))
     return Signal("UserSpoke" if user_text.strip() else "AssistantSpoke", posture)
 
 
-def _of_step(body: StepRecorded, *, refused: bool) -> Signal:
+def _of_step(parts: Mapping[str, str], *, refused: bool) -> Signal:
     if refused:
         return Signal("InputRefused")
-    event = _STEP_EVENTS.get((body.step, body.outcome)) or _STEP_EVENTS.get((body.step, ""), "StepRecorded")
-    asked = _asked_state(body) if body.step == "state_change" else ""
-    return Signal(event, fields=_bounded({"name": body.name, "error": body.error}), asked_state=asked)
+    step, outcome = parts.get("step", ""), parts.get("outcome", "")
+    event = _STEP_EVENTS.get((step, outcome)) or _STEP_EVENTS.get((step, ""), "StepRecorded")
+    asked = _asked_state(parts) if step == "state_change" else ""
+    return Signal(event, fields=_bounded(parts, ("name", "error")), asked_state=asked)
 
 
-def _asked_state(body: StepRecorded) -> str:
+def _asked_state(parts: Mapping[str, str]) -> str:
+    name = parts.get("name", "")
     try:
-        detail = json.loads(body.detail)
+        detail = json.loads(parts.get("detail", ""))
     except ValueError:
-        return body.name
+        return name
     state = detail.get("state") if isinstance(detail, dict) else None
-    return state if isinstance(state, str) else body.name
+    return state if isinstance(state, str) else name
 
 
-def _bounded(fields: Mapping[str, str | None]) -> dict[str, str]:
-    found = {name: value.strip()[:FIELD_LIMIT_CHARACTERS] for name, value in fields.items() if value and value.strip()}
+def _bounded(fields: Mapping[str, str | None], names: Iterable[str]) -> dict[str, str]:
+    found = {
+        name: value.strip()[:FIELD_LIMIT_CHARACTERS] for name in names if (value := fields.get(name)) and value.strip()
+    }
     return dict(list(found.items())[:FIELDS_LIMIT])

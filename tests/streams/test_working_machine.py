@@ -4,9 +4,10 @@ import itertools
 
 import pytest
 import stage_kit as kit
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from schemas.inputs import AttachmentDescribed, Origin, RecordReceived, StepRecorded
+from streams.text.masking import mask
 from streams.working_machine import ANY, LAST_EVENTS, STATES, STAYS, TRANSITIONS, Session, advance, next_state
 from streams.working_signals import Signal, signal_of
 
@@ -32,6 +33,11 @@ SAYINGS = [
 
 def said(user_text: str, answer_text: str = "") -> Signal:
     return signal_of(kit.turn(user_text, answer_text), user_text=user_text, answer_text=answer_text, refused=False)
+
+
+def happened(body: StepRecorded | RecordReceived | AttachmentDescribed) -> Signal:
+    parts = {name: value for name, value in asdict(body).items() if isinstance(value, str)}
+    return signal_of(body, user_text="", answer_text="", refused=False, parts=parts)
 
 
 @pytest.mark.parametrize(("chinese", "english", "event_type"), SAYINGS)
@@ -82,7 +88,7 @@ def test_the_answer_says_how_things_are_left(answer: str, posture: str) -> None:
     ],
 )
 def test_steps_have_telling_events(step: StepRecorded, event_type: str) -> None:
-    assert signal_of(step, user_text="", answer_text="", refused=False).event_type == event_type
+    assert happened(step).event_type == event_type
 
 
 def test_records_and_attachments_have_telling_events() -> None:
@@ -90,8 +96,29 @@ def test_records_and_attachments_have_telling_events() -> None:
         source="business_record", entity_type="order", entity_id="1", attributes={}, status="shipped"
     )
     attachment = AttachmentDescribed(media_type="image/png", uri="u", sha256="0" * 64, size_bytes=1)
-    assert signal_of(record, user_text="", answer_text="", refused=False).event_type == "BusinessRecordReceived"
-    assert signal_of(attachment, user_text="", answer_text="", refused=False).event_type == "AttachmentReceived"
+    assert happened(record).event_type == "BusinessRecordReceived"
+    assert happened(attachment).event_type == "AttachmentReceived"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        StepRecorded(
+            step="tool_call", name="打电话给13800138000", outcome="failed", error="no answer: ann@example.com"
+        ),
+        StepRecorded(step="state_change", name="13800138000", detail='{"state": "13800138000"}'),
+        RecordReceived(
+            source="13800138000", entity_type="ann@example.com", entity_id="1", attributes={}, status="13800138000"
+        ),
+        AttachmentDescribed(media_type="13800138000", uri="u", sha256="0" * 64, size_bytes=1),
+    ],
+)
+def test_only_the_masked_parts_of_a_body_are_read(body: StepRecorded | RecordReceived | AttachmentDescribed) -> None:
+    parts = {name: mask(value) for name, value in asdict(body).items() if isinstance(value, str)}
+    signal = signal_of(body, user_text="", answer_text="", refused=False, parts=parts)
+    assert "13800138000" not in repr(signal)
+    assert "ann@example.com" not in repr(signal)
+    assert "MASKED" in repr(signal)
 
 
 def test_refused_text_makes_an_event_without_fields() -> None:
@@ -133,7 +160,7 @@ def test_a_step_may_set_a_state_that_exists_and_no_other() -> None:
     set_to = StepRecorded(step="state_change", detail='{"state": "confirming_action"}')
     unknown = StepRecorded(step="state_change", detail='{"state": "flying"}')
     by_name = StepRecorded(step="state_change", name="collecting_info", detail="not json")
-    signals = [signal_of(step, user_text="", answer_text="", refused=False) for step in (set_to, unknown, by_name)]
+    signals = [happened(step) for step in (set_to, unknown, by_name)]
     assert run(*signals) == ["idle", "confirming_action", "confirming_action", "collecting_info"]
 
 

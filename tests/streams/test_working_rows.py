@@ -9,7 +9,7 @@ import stage_kit as kit
 from conftest import _admin
 
 from schemas.errors import Misconfigured, Rejected
-from schemas.inputs import Origin, StepRecorded
+from schemas.inputs import AttachmentDescribed, Origin, RecordReceived, StepRecorded
 from schemas.settings import Settings
 from schemas.working import WorkingEvent, WorkingPayload
 from streams.postgres import pool
@@ -147,10 +147,39 @@ async def test_positions_of_another_kafka_stop_with_a_clear_error(rig: Rig) -> N
         await other.turn("hello", offset=6)
 
 
-async def test_an_operators_release_is_not_heard_twice(rig: Rig) -> None:
-    result = await rig.turn("hello", offset=5, released_from="event-1", override_rules=("r1",))
-    assert result.status == "released"
-    assert rig.counts() == dict.fromkeys(TABLES, 0)
+@pytest.mark.parametrize("said", ["我对花生过敏", "I am allergic to peanuts"])
+async def test_an_input_that_calls_itself_released_keeps_its_place_in_the_history(rig: Rig, said: str) -> None:
+    result = await rig.turn(said, offset=5, released_from="event-1", override_rules=("r1",))
+    assert result.status == "written"
+    assert rig.counts() == dict.fromkeys(TABLES, 1)
+    assert rig.query("SELECT user_message FROM chat_history") == [(said,)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        StepRecorded(step="tool_call", name="拨打13800138000", outcome="failed", error="13800138000 did not answer"),
+        RecordReceived(
+            source="business_record",
+            entity_type="订单13800138000",
+            entity_id="1",
+            attributes={},
+            status="call 13800138000",
+        ),
+        AttachmentDescribed(media_type="13800138000", uri="u", sha256="13800138000", size_bytes=1),
+    ],
+)
+async def test_no_identifier_of_a_step_record_or_attachment_is_kept(
+    rig: Rig, body: StepRecorded | RecordReceived | AttachmentDescribed
+) -> None:
+    await rig.stage.handle(await kit.message(rig.keys, body, event_id="event-5"), kit.position_of(offset=5))
+    ((payload,),) = rig.query("SELECT payload FROM memory_outbox")
+    event = kit.CODEC.decode(bytes(payload), WorkingEvent)  # type: ignore[arg-type]
+    assert event.body is not None
+    opened = open_record(kit.CODEC, event.body, rig.keys.made[event.body.key_id], WorkingPayload)
+    kept = (opened, rig.query("SELECT fields::text FROM working_memory"), rig.query("SELECT detail FROM chat_history"))
+    assert "13800138000" not in repr(kept)
+    assert "[PHONE_MASKED]" in repr(opened.fields)
 
 
 async def test_what_cannot_be_read_is_skipped_without_a_dead_letter_of_its_own(rig: Rig) -> None:
