@@ -234,9 +234,15 @@ class MilvusDoor:
         except EngramError:
             raise
         except (ParamError, DataNotMatchException) as error:
-            raise Rejected(f"Milvus cannot hold this while {doing}: {error.message}", code="bad_row") from error
+            # The client's own text may quote the row; its code says enough.
+            raise Rejected(f"Milvus cannot hold this while {doing}: {_named(error)}", code="bad_row") from error
         except (MilvusException, OSError, ValueError) as error:
-            raise Retryable(f"Milvus failed while {doing}: {type(error).__name__} {error}") from error
+            raise Retryable(f"Milvus failed while {doing}: {_named(error)}") from error
+
+
+def _named(error: Exception) -> str:
+    code = error.code if isinstance(error, MilvusException) else None
+    return type(error).__name__ if code is None else f"{type(error).__name__} {code}"
 
 
 def _schema(client: MilvusClient, dimension: int) -> Any:

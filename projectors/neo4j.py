@@ -228,10 +228,13 @@ class Neo4jDoor:
             raise Retryable(f"Neo4j failed while {doing}: {error.code}") from error
         except ClientError as error:
             if (error.code or "").endswith(_REFUSED):
-                raise Rejected(f"Neo4j cannot hold this while {doing}: {error.message}", code="bad_node") from error
-            raise Broken(f"Neo4j refused a statement while {doing}: {error.code} {error.message}") from error
-        except (Neo4jError, DriverError, OSError) as error:
-            raise Retryable(f"Neo4j failed while {doing}: {type(error).__name__} {error}") from error
+                # The server's own text may quote a property of the memory; the code says enough.
+                raise Rejected(f"Neo4j cannot hold this while {doing}: {error.code}", code="bad_node") from error
+            raise Broken(f"Neo4j refused a statement while {doing}: {error.code}") from error
+        except Neo4jError as error:
+            raise Retryable(f"Neo4j failed while {doing}: {error.code}") from error
+        except (DriverError, OSError) as error:
+            raise Retryable(f"Neo4j failed while {doing}: {type(error).__name__}") from error
 
 
 def _entries(nodes: Sequence[Sequence[Any]], relations: Sequence[Sequence[Any]]) -> list[Entry]:

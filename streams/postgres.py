@@ -169,17 +169,29 @@ class translated:  # noqa: N801 - reads as a word at the place of use
 
 
 def translate(error: Exception) -> EngramError:
-    """Return our error for a driver error; this is the only place that knows the server's codes."""
+    """Return our error for a driver error; this is the only place that knows the server's codes.
+
+    The sentence names the code, the constraint and the column. The server's own text is left out: it quotes values, and
+    these sentences are kept and shown in plain.
+    """
     code = getattr(error, "sqlstate", None) or ""
-    first_line = str(error).strip().partition("\n")[0]
+    what = _named(error)
     if isinstance(error, errors.InvalidPassword | errors.InvalidAuthorizationSpecification | errors.InvalidCatalogName):
-        return Misconfigured(f"Postgres refuses the connection: {first_line}")
+        return Misconfigured(f"Postgres refuses the connection ({what}): check role, password and database")
     if code[:2] in _REJECTED_CLASSES or code in _REJECTED_CODES or (not code and isinstance(error, psycopg.DataError)):
-        return Rejected(f"Postgres cannot store the value: {first_line}", code="bad_value")
-    if (
-        code[:2] in _RETRYABLE_CLASSES
-        or code in _RETRYABLE_CODES
-        or (not code and isinstance(error, psycopg.OperationalError | PoolTimeout))
-    ):
-        return Retryable(f"Postgres: {first_line or type(error).__name__}")
-    return Broken(f"Postgres refused a statement ({code or type(error).__name__}): {first_line}")
+        return Rejected(f"Postgres cannot store the value ({what})", code="bad_value")
+    if code[:2] in _RETRYABLE_CLASSES:
+        return Retryable(f"Postgres cannot answer now ({what})")
+    if not code and isinstance(error, psycopg.OperationalError | PoolTimeout):
+        # The client's own words about a connection, in which no value stands.
+        return Retryable(f"Postgres: {str(error).strip().partition(chr(10))[0] or what}")
+    return Broken(f"Postgres refused a statement ({what})")
+
+
+def _named(error: Exception) -> str:
+    diagnosis = error.diag if isinstance(error, psycopg.Error) else None
+    code = diagnosis.sqlstate if diagnosis else None
+    named = [code, type(error).__name__]
+    if diagnosis:
+        named += [diagnosis.table_name, diagnosis.constraint_name, diagnosis.column_name]
+    return ", ".join(name for name in named if name)

@@ -9,9 +9,9 @@ from projector_samples import belongs, follows, memory_id, relation, update
 
 from projectors.entries import Entry, Generation
 from projectors.names import graph_mark
-from projectors.neo4j import HUB_DEGREE, Neo4jDoor
+from projectors.neo4j import HUB_DEGREE, Neo4jDoor, _one
 from projectors.projection import neo4j_fingerprint, neo4j_node
-from schemas.errors import Misconfigured, Rejected, Retryable
+from schemas.errors import Broken, Misconfigured, Rejected, Retryable
 from schemas.memories import MemoryUpdated
 from schemas.settings import Settings
 
@@ -252,6 +252,18 @@ async def test_memories_of_entities_are_the_users_own(graph: Graph) -> None:
         ("张总", memory_id(1)), ("张总", memory_id(2)), ("C1", memory_id(2)),
     ]  # fmt: skip
     assert len(await graph.door.entity_memories(GENERATION, "t1", "u1", entities[:1], limit=1)) == 1
+
+
+@pytest.mark.parametrize("secret", ["我的密码是花生", "my password is peanut"])
+async def test_a_refusal_does_not_repeat_the_value(graph: Graph, secret: str) -> None:
+    with pytest.raises(Rejected) as raised:
+        await graph.door._write("a test", _one("CREATE (n:Nobody {said: $said})", said={"text": secret}))
+    assert secret in str(raised.value.__cause__)
+    assert secret not in str(raised.value)
+    with pytest.raises(Broken) as refused:
+        await graph.door._read("a test", f"RETURN '{secret}' no cypher")
+    assert secret in str(refused.value.__cause__)
+    assert secret not in str(refused.value)
 
 
 async def test_a_server_that_is_away_and_a_wrong_password_are_told_apart(settings: Settings) -> None:
