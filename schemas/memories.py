@@ -91,7 +91,7 @@ class PendingEntry(Struct, frozen=True, kw_only=True):
 class ReviewEntry(Struct, frozen=True, kw_only=True):
     """A change too big to believe at once: the memory that stays, and what was said instead (a candidate as JSON).
 
-    ``other_memory_id`` names the memory kept beside it, if there is one. ``state`` is waiting, approved or rejected.
+    ``other_memory_id`` names the memory kept beside it, if there is one. ``state`` is waiting, approved, rejected or forgotten.
     """
 
     entry_id: str

@@ -11,7 +11,7 @@ from schemas.errors import Rejected
 from schemas.ids import derived_id
 from schemas.memories import Edge, Memory, PendingEntry, QuarantineEntry, ReviewEntry
 from streams.decision_draft import Draft
-from streams.decision_facts import confirm, create, flag_group, retire, specify, supersede
+from streams.decision_facts import confirm, create, end_opposite, flag_group, specify, supersede
 from streams.decision_rules import ACTIONS, is_big_jump
 from streams.decision_state import LIVE, dedupe_key
 from streams.decision_statement import Statement, cleaned_candidate, made_by, rank_of, relation_to, time_of
@@ -85,7 +85,7 @@ def file_certain(draft: Draft, statement: Statement) -> Memory | None:
         _end(draft, statement)
         return None
     memory = _meet_live(draft, statement)
-    _end_opposite(draft, statement, memory)
+    end_opposite(draft, statement, memory)
     return memory
 
 
@@ -177,19 +177,6 @@ def _end(draft: Draft, statement: Statement) -> None:
             known, "updated", "negated", status="historical", valid_to_ms=statement.from_ms(draft.proposal.stated_at_ms)
         )
         flag_group(draft, ended, ended)
-
-
-def _end_opposite(draft: Draft, statement: Statement, memory: Memory) -> None:
-    opposite = draft.policy.vocabulary.opposite_of(statement.candidate.attribute)
-    if not opposite or memory.status not in LIVE:
-        return
-    key = dedupe_key(statement.candidate, draft.proposal.user_id, draft.policy, opposite)
-    for known in draft.with_key(key, *LIVE):
-        same = relation_to(draft, statement, known) == "same"
-        if same and time_of(draft, statement, known) == "now" and rank_of(draft, statement, known) != "lower":
-            retire(draft, [known], memory)
-            current = draft.memory(memory.memory_id) or memory
-            draft.change(current, "updated", "opposite", supersedes=(*current.supersedes, known.memory_id))
 
 
 def _file_uncertain(draft: Draft, statement: Statement) -> Memory | None:

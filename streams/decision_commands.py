@@ -9,14 +9,14 @@ from msgspec.structs import replace
 
 from schemas.candidates import Candidate
 from schemas.errors import Rejected
-from schemas.memories import Memory, MemoryVectors, PendingEntry, ReviewEntry
+from schemas.memories import Memory, MemoryVectors, PendingEntry, QuarantineEntry, ReviewEntry
 from schemas.proposals import Command
 from streams.canonical import canonical_value
 from streams.decision_candidates import file_certain
 from streams.decision_draft import Draft, is_gone
-from streams.decision_facts import flag_group, retire, supersede
+from streams.decision_facts import end_opposite, flag_group, retire, supersede
 from streams.decision_rules import confirmed_confidence
-from streams.decision_state import LIVE, WHOLE_USER
+from streams.decision_state import LIVE, WHOLE_USER, key_with_value, opposite_key, waiting_under
 from streams.decision_statement import Statement
 
 _CONTENT_FIELDS = (
@@ -111,8 +111,7 @@ def _each_named(draft: Draft, command: Command, of_memory: object, of_entry: obj
         if entry is not None and entry.state == "waiting":
             of_entry(draft, entry)  # type: ignore[operator]
         elif name in state.quarantine and state.quarantine[name].state == "waiting":
-            approved = draft.proposal.kind == "approve"
-            draft.file(replace(state.quarantine[name], state="approved" if approved else "rejected"))
+            _judge(draft, state.quarantine[name])
         elif memory is not None and not is_gone(memory):
             of_memory(draft, memory)  # type: ignore[operator]
         else:
@@ -124,17 +123,28 @@ def _forget(draft: Draft, command: Command) -> None:
     named = draft.memories() if command.whole_user else _named(draft, command)
     if command.whole_user:
         draft.mark(WHOLE_USER, before_ms)
-    for memory in named:
-        if is_gone(memory):
-            continue
-        if not command.whole_user:
-            draft.mark(memory.dedupe_key, before_ms)
-        forgotten = draft.change(memory, "deleted", "forgotten", status="deleted", deleted_at_ms=draft.now)
-        if memory.status in LIVE and not command.whole_user:
-            flag_group(draft, forgotten, forgotten)
-    for entry in draft.state.pending.values():
-        if entry.state == "waiting" and (command.whole_user or entry.dedupe_key in {m.dedupe_key for m in named}):
+    keys = {memory.dedupe_key for memory in named}
+    for memory in (*named, *waiting_under(draft.state, keys)):
+        _forget_memory(draft, memory.memory_id, command, before_ms)
+    # Whatever waits under a forgotten key goes too: approved later, it would bring back what the person wanted gone.
+    waiting: list[PendingEntry | ReviewEntry] = [*draft.state.pending.values(), *draft.state.reviews.values()]
+    for entry in waiting:
+        if entry.state == "waiting" and (command.whole_user or entry.dedupe_key in keys):
             draft.file(replace(entry, state="forgotten"))
+    for refused in draft.state.quarantine.values():
+        if command.whole_user and refused.state == "waiting":
+            draft.file(replace(refused, state="forgotten"))
+
+
+def _forget_memory(draft: Draft, memory_id: str, command: Command, before_ms: int) -> None:
+    memory = draft.memory(memory_id)
+    if memory is None or is_gone(memory):
+        return
+    if not command.whole_user:
+        draft.mark(memory.dedupe_key, before_ms)
+    forgotten = draft.change(memory, "deleted", "forgotten", status="deleted", deleted_at_ms=draft.now)
+    if memory.status in LIVE and not command.whole_user:
+        flag_group(draft, forgotten, forgotten)
 
 
 def _restore(draft: Draft, memory: Memory) -> None:
@@ -144,7 +154,7 @@ def _restore(draft: Draft, memory: Memory) -> None:
     if not earlier:
         raise Refused(f"memory {memory.memory_id} has no version to go back to")
     status = max(earlier, key=lambda m: m.version).status
-    rival = [m for m in draft.with_key(memory.dedupe_key, *LIVE) if m.memory_id != memory.memory_id]
+    rival = _rivals(draft, memory)
     if status in LIVE and rival:
         raise Refused(f"memory {rival[0].memory_id} says something newer: forget or correct that one first")
     draft.change(memory, "restored", "restored", status=status, deleted_at_ms=None)
@@ -160,6 +170,10 @@ def _edit(draft: Draft, memory: Memory, command: Command) -> None:
     except Rejected as error:
         raise Refused(error.reason) from error
     content = command.content.replace("\x00", "") or memory.content
+    key = key_with_value(memory, value, draft.policy)
+    rivals = _rivals(draft, replace(memory, value=value, dedupe_key=key)) if key != memory.dedupe_key else []
+    # What a person says now outdoes a memory that says the same already; two of them would be one fact told twice.
+    certain = any(rival.status == "active" and rival.dedupe_key == key for rival in rivals)
     edited = draft.change(
         memory,
         "updated",
@@ -167,12 +181,16 @@ def _edit(draft: Draft, memory: Memory, command: Command) -> None:
         body_changed=True,
         value=value,
         content=content,
+        dedupe_key=key,
+        status="active" if certain else memory.status,
+        supersedes=tuple(dict.fromkeys((*memory.supersedes, *(rival.memory_id for rival in rivals)))),
         needs_check="",
         last_confirmed_at_ms=draft.now,
         provenance={**memory.provenance, "edited_by": draft.proposal.actor},
     )
     # Vectors of the old text would find the memory under a meaning it no longer has.
     draft.set_vectors(memory.memory_id, command.vectors)
+    retire(draft, rivals, edited)
     flag_group(draft, edited, edited)
 
 
@@ -182,7 +200,8 @@ def _roll_back(draft: Draft, memory: Memory, command: Command) -> None:
         raise Refused(f"memory {memory.memory_id} has no version {command.to_version} to go back to")
     if is_gone(memory):
         raise Refused(f"memory {memory.memory_id} is {memory.status}: restore it first")
-    rival = [m for m in draft.with_key(memory.dedupe_key, *LIVE) if m.memory_id != memory.memory_id]
+    key = key_with_value(memory, old.value, draft.policy)
+    rivals = _rivals(draft, replace(memory, value=old.value, dedupe_key=key))
     status = old.status if old.status in LIVE else memory.status
     content = {name: getattr(old, name) for name in _CONTENT_FIELDS}
     rolled = draft.change(
@@ -190,13 +209,21 @@ def _roll_back(draft: Draft, memory: Memory, command: Command) -> None:
         "updated",
         f"rolled back to version {command.to_version}",
         body_changed=True,
+        dedupe_key=key,
         status=status,
         superseded_at_ms=None if status in LIVE else memory.superseded_at_ms,
         **content,
     )
     draft.set_vectors(memory.memory_id, command.vectors)
     if status in LIVE:
-        retire(draft, rival, rolled)
+        retire(draft, rivals, rolled)
+
+
+def _rivals(draft: Draft, memory: Memory) -> list[Memory]:
+    """Return the live memories that cannot stand beside ``memory``: others of its key, and what says the opposite."""
+    opposite = opposite_key(memory, memory.user_id, draft.policy)
+    keys = (memory.dedupe_key, opposite) if opposite else (memory.dedupe_key,)
+    return [m for key in keys for m in draft.with_key(key, *LIVE) if m.memory_id != memory.memory_id]
 
 
 def _confirm(draft: Draft, memory: Memory) -> None:
@@ -213,8 +240,7 @@ def _confirm(draft: Draft, memory: Memory) -> None:
         needs_check="",
     )
     if memory.status != "active":
-        rivals = [m for m in draft.with_key(memory.dedupe_key, *LIVE) if m.memory_id != memory.memory_id]
-        retire(draft, rivals, confirmed)
+        retire(draft, _rivals(draft, memory), confirmed)
     for entry in draft.reviews(memory.dedupe_key):
         if memory.memory_id == entry.other_memory_id:
             draft.file(replace(entry, state="approved"))
@@ -231,8 +257,21 @@ def _deny(draft: Draft, memory: Memory) -> None:
         flag_group(draft, denied, denied)
 
 
+def _refuse_forgotten(draft: Draft, key: str, created_at_ms: int) -> None:
+    if draft.is_forgotten(key, created_at_ms):
+        raise Refused("what this entry says was forgotten after it was filed")
+
+
+def _judge(draft: Draft, entry: QuarantineEntry) -> None:
+    approved = draft.proposal.kind == "approve"
+    if approved:
+        _refuse_forgotten(draft, WHOLE_USER, entry.created_at_ms)
+    draft.file(replace(entry, state="approved" if approved else "rejected"))
+
+
 def _accept(draft: Draft, entry: PendingEntry | ReviewEntry) -> None:
     """Believe what waited: a pending candidate as if said again, a reviewed one against the memory that stood."""
+    _refuse_forgotten(draft, entry.dedupe_key, entry.created_at_ms)
     if isinstance(entry, ReviewEntry) and entry.other_memory_id:
         other = draft.memory(entry.other_memory_id)
         if other is not None and other.status == "review":
@@ -246,7 +285,7 @@ def _accept(draft: Draft, entry: PendingEntry | ReviewEntry) -> None:
     statement = Statement(believed, entry.dedupe_key, provenance)
     known = draft.with_key(entry.dedupe_key, *LIVE)
     if isinstance(entry, ReviewEntry) and not believed.negated and known:
-        supersede(draft, known, statement)
+        end_opposite(draft, statement, supersede(draft, known, statement))
     else:
         file_certain(draft, statement)
 

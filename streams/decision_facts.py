@@ -9,8 +9,8 @@ from schemas.ids import derived_id
 from schemas.memories import Memory
 from streams.decision_draft import Draft, entity_edges
 from streams.decision_rules import confirmed_confidence
-from streams.decision_state import LIVE
-from streams.decision_statement import Statement
+from streams.decision_state import LIVE, opposite_key
+from streams.decision_statement import Statement, rank_of, relation_to, time_of
 
 
 def create(draft: Draft, statement: Statement, status: str, *, until: Memory | None = None, **fields: object) -> Memory:
@@ -148,6 +148,19 @@ def retire(draft: Draft, replaced: list[Memory], by: Memory) -> None:
             valid_to_ms=old.valid_to_ms if old.valid_to_ms is not None else draft.proposal.stated_at_ms,
         )
         flag_group(draft, old, by)
+
+
+def end_opposite(draft: Draft, statement: Statement, memory: Memory) -> None:
+    """Retire the live memories that say the opposite of the same value; a lower-ranked source ends nothing."""
+    key = opposite_key(statement.candidate, draft.proposal.user_id, draft.policy)
+    if not key or memory.status not in LIVE:
+        return
+    for known in draft.with_key(key, *LIVE):
+        same = relation_to(draft, statement, known) == "same"
+        if same and time_of(draft, statement, known) == "now" and rank_of(draft, statement, known) != "lower":
+            retire(draft, [known], memory)
+            current = draft.memory(memory.memory_id) or memory
+            draft.change(current, "updated", "opposite", supersedes=(*current.supersedes, known.memory_id))
 
 
 def flag_group(draft: Draft, changed: Memory, by: Memory) -> None:

@@ -1,15 +1,20 @@
 """What ``decide`` may look at: the part of one user's memory that a proposal can touch, and how that part is named.
 
-``needs_of`` says which part a proposal needs; ``remember`` loads exactly that; ``decide`` reads nothing else. Pure.
+``needs_of`` says which part a proposal needs and ``further_needs`` what only that part can name (the keys of a value that a
+command makes live); ``remember`` loads exactly that; ``decide`` reads nothing else. Pure.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from schemas.candidates import Candidate, Extraction
+from schemas.errors import Rejected
 from schemas.ids import is_memory_id
 from schemas.memories import GONE, Memory, MemoryVectors, PendingEntry, QuarantineEntry, ReviewEntry
 from schemas.proposals import Command
+from streams.canonical import canonical_value
 from streams.changes import DecodedProposal
 from streams.content_hash import keyed_digest
 from streams.decision_policy import DecisionPolicy
@@ -62,28 +67,41 @@ def in_chain(memory: Memory) -> bool:
     return memory.status not in GONE
 
 
-def entity_id_of(candidate: Candidate, user_id: str) -> str:
+def entity_id_of(said: Candidate | Memory, user_id: str) -> str:
     """Return the entity's id; ``self`` names the user."""
-    return user_id if candidate.entity_id == "self" else candidate.entity_id
+    return user_id if said.entity_id == "self" else said.entity_id
 
 
-def dedupe_key(candidate: Candidate, user_id: str, policy: DecisionPolicy, attribute: str = "") -> str:
+def dedupe_key(said: Candidate | Memory, user_id: str, policy: DecisionPolicy, attribute: str = "") -> str:
     """Return the key under which statements about the same thing meet (32 hex digits, keyed: it outlives an erasure).
 
     ``attribute`` asks for the key of another attribute of the same thing (the opposite).
     """
-    name = attribute or candidate.attribute
-    parts = [candidate.subject, candidate.entity_type, entity_id_of(candidate, user_id), name]
+    name = attribute or said.attribute
+    parts = [said.subject, said.entity_type, entity_id_of(said, user_id), name]
     if policy.vocabulary.cardinality(name) == "many":
-        parts.append(policy.vocabulary.normalised_value(name, candidate.value))
+        parts.append(policy.vocabulary.normalised_value(name, said.value))
     return keyed_digest(policy.hash_key, *parts)
 
 
-def keys_of(candidate: Candidate, user_id: str, policy: DecisionPolicy) -> tuple[str, ...]:
-    """Return the candidate's key and that of its opposite, if there is one."""
-    key = dedupe_key(candidate, user_id, policy)
-    opposite = policy.vocabulary.opposite_of(candidate.attribute)
-    return (key, dedupe_key(candidate, user_id, policy, opposite)) if opposite else (key,)
+def keys_of(said: Candidate | Memory, user_id: str, policy: DecisionPolicy) -> tuple[str, ...]:
+    """Return the key of what is said and that of its opposite, if there is one."""
+    key, opposite = dedupe_key(said, user_id, policy), opposite_key(said, user_id, policy)
+    return (key, opposite) if opposite else (key,)
+
+
+def opposite_key(said: Candidate | Memory, user_id: str, policy: DecisionPolicy) -> str:
+    """Return the key of what contradicts this (likes and dislikes of one thing), or an empty string."""
+    opposite = policy.vocabulary.opposite_of(said.attribute)
+    return dedupe_key(said, user_id, policy, opposite) if opposite else ""
+
+
+def key_with_value(memory: Memory, value: str, policy: DecisionPolicy) -> str:
+    """Return the key under which ``memory`` stands once it says ``value``; another way to say the same keeps its key."""
+    normalised = policy.vocabulary.normalised_value
+    if normalised(memory.attribute, value) == normalised(memory.attribute, memory.value):
+        return memory.dedupe_key
+    return dedupe_key(msgspec.structs.replace(memory, value=value), memory.user_id, policy)
 
 
 def needs_of(proposal: DecodedProposal, policy: DecisionPolicy) -> Needs:
@@ -118,3 +136,49 @@ def needs_of(proposal: DecodedProposal, policy: DecisionPolicy) -> Needs:
             vectors=envelope.kind in ("confirm", "approve"),
         )
     return Needs()
+
+
+def further_needs(proposal: DecodedProposal, known: UserState, policy: DecisionPolicy) -> Needs | None:
+    """Return everything that a command needs once what it names is known, or ``None`` when that is loaded already.
+
+    A value that becomes live meets its key, its opposite and its group; they stand in the named memory or entry, not in the
+    command. A forgotten key takes along what waits under it, and its neighbours in the chain with it.
+    """
+    command = proposal.body
+    if not isinstance(command, Command) or command.whole_user:
+        return None
+    needs = needs_of(proposal, policy)
+    memories = [known.memories[name] for name in needs.memory_ids if name in known.memories]
+    if proposal.envelope.kind == "forget":
+        waiting = waiting_under(known, {m.dedupe_key for m in memories})
+        along = tuple(m.memory_id for m in waiting if m.memory_id not in needs.memory_ids)
+        return replace(needs, memory_ids=(*needs.memory_ids, *along)) if along else None
+    said: list[Candidate | Memory] = list(_made_live(proposal.envelope.kind, memories, command, known))
+    entries = [known.pending.get(name) or known.reviews.get(name) for name in needs.entry_ids]
+    if proposal.envelope.kind in ("confirm", "approve"):
+        said += [msgspec.json.decode(entry.candidate, type=Candidate) for entry in entries if entry is not None]
+    loaded = {named.dedupe_key for named in (*memories, *entries) if named is not None}
+    keys = dict.fromkeys(key for one in said for key in keys_of(one, proposal.envelope.user_id, policy))
+    groups = dict.fromkeys(one.link_group for one in said if one.link_group)
+    if not groups and keys.keys() <= loaded:
+        return None
+    return replace(needs, keys=tuple(keys), link_groups=tuple(groups))
+
+
+def _made_live(kind: str, memories: list[Memory], command: Command, known: UserState) -> list[Memory]:
+    """Return the memories as a command would leave them, where it gives them a value or makes them live."""
+    if kind == "rollback":
+        olds = (known.history.get((m.memory_id, command.to_version)) for m in memories)
+        return [old for old in olds if old is not None]
+    if kind == "edit" and command.value:
+        try:
+            value = canonical_value(command.value)
+        except Rejected:
+            return []
+        return [msgspec.structs.replace(m, value=value) for m in memories]
+    return memories if kind in ("restore", "confirm", "approve") else []
+
+
+def waiting_under(known: UserState, keys: set[str]) -> list[Memory]:
+    """Return the memories kept for review under these keys; they were never believed."""
+    return [m for m in known.memories.values() if m.status == "review" and m.dedupe_key in keys]

@@ -23,7 +23,7 @@ from streams.changes import BeforeMark, Change, CommandOutcome, DecodedProposal
 from streams.crash import CrashPoints
 from streams.decide import decide
 from streams.decision_policy import DecisionPolicy
-from streams.decision_state import Needs, UserState, needs_of
+from streams.decision_state import Needs, UserState, further_needs, needs_of
 from streams.key_store import KeyStore
 from streams.postgres import Connection, Pool, borrowed, pool, scoped
 from streams.postgres_truth import Loaded, Published, load, lock_position, move_position, write
@@ -146,6 +146,9 @@ class Remember:
             if found.outcome is not None:
                 await self._write(connection, envelope, (), found, {}, position)
                 return _seen(envelope, found)
+            further = further_needs(proposal, found.state, self._policy)
+            if further is not None:
+                found = await self._load(connection, envelope, position, further)
             changes = decide(found.state, proposal, self._policy)
             keys = await self._keys_for(envelope, changes, found.key_ids)
             await self._write(connection, envelope, changes, found, keys, position)

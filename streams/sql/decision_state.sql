@@ -82,7 +82,8 @@ SELECT json_build_object(
     ),
     'quarantine', (
         SELECT coalesce(json_agg(to_json(e)), '[]'::json) FROM quarantine AS e
-        WHERE e.tenant_id = %(tenant_id)s AND e.user_id = %(user_id)s AND e.entry_id = ANY(%(entry_ids)s::uuid[])
+        WHERE e.tenant_id = %(tenant_id)s AND e.user_id = %(user_id)s
+          AND (e.entry_id = ANY(%(entry_ids)s::uuid[]) OR (%(whole_user)s AND e.state = 'waiting'))
     ),
     'before', (
         SELECT coalesce(json_object_agg(b.dedupe_key, b.before_ms), '{}'::json) FROM before_marks AS b

@@ -12,7 +12,7 @@ from schemas.memories import Memory
 from streams.changes import Body, DecodedProposal
 from streams.content_hash import content_hash
 from streams.decide import decide
-from streams.decision_state import chain_key, in_chain
+from streams.decision_state import chain_key, dedupe_key, in_chain
 
 VALUES = (
     '"深圳"',
@@ -86,6 +86,7 @@ def test_laws_of_memory(steps: list[Step]) -> None:
     live = Counter((m.dedupe_key, m.status) for m in memories if m.status in ("active", "tentative"))
     assert all(count == 1 for count in live.values()), "one key says two things"
     for memory in memories:
+        assert memory.dedupe_key == dedupe_key(memory, memory.user_id, POLICY), "the key is that of another value"
         assert memory.content_hash == content_hash(memory, POLICY.hash_key)
         assert 0 <= memory.confidence <= 1
         assert memory.tenant_id == "acme"
