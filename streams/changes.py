@@ -1,6 +1,6 @@
 """What ``decide`` returns: changes, one per record a proposal touches, and the proposal it reads.
 
-Values only. ``decide`` is their only maker, ``evolve`` their only reader besides the writer of Postgres.
+Values only. ``decide`` is their only maker; ``evolve`` says what a memory is after one, and the writer of Postgres stores that.
 """
 
 from dataclasses import dataclass
@@ -59,7 +59,12 @@ class Change(Struct, frozen=True, kw_only=True):
 
     def event_id(self, proposal_id: str) -> str:
         """Return the id of this effect of that proposal; a replay gives the same."""
-        return derived_id("change", proposal_id, self.kind, self.aggregate_id, str(self.version), self.op)
+        return effect_id(proposal_id, self.kind, self.aggregate_id, self.version, self.op)
+
+
+def effect_id(proposal_id: str, kind: str, aggregate_id: str, version: int, op: str) -> str:
+    """Return the event id of what a proposal did to one record."""
+    return derived_id("change", proposal_id, kind, aggregate_id, str(version), op)
 
 
 @dataclass(frozen=True, slots=True)

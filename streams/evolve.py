@@ -1,6 +1,8 @@
-"""The one fold: a record and a change give the next record. Used live, in a rebuild and in tests.
+"""The one fold: a record and a change give the next record.
 
-Pure. It never decides: what a change says is what holds. Order is checked, so a lost change cannot pass unseen.
+Called by the writer of Postgres for every memory it stores, and by tests that fold the log again; the projections are rebuilt
+from snapshots and need no fold. Pure. It never decides: what a change says is what holds. Order is checked, so a lost change
+cannot pass unseen.
 """
 
 from schemas.errors import Broken
@@ -17,7 +19,7 @@ def evolve(record: Body | None, change: Change) -> Body | None:
     """
     match change.kind:
         case "memory":
-            return _evolve_memory(record, change)
+            return evolve_memory(record, change)
         case "before":
             known = record.before_ms if isinstance(record, BeforeMark) else 0
             return BeforeMark(change.aggregate_id, max(known, change.version))
@@ -25,7 +27,8 @@ def evolve(record: Body | None, change: Change) -> Body | None:
             return change.body
 
 
-def _evolve_memory(record: Body | None, change: Change) -> Memory:
+def evolve_memory(record: Body | None, change: Change) -> Memory:
+    """Return the memory after a change of it; raises ``Broken`` as ``evolve`` does."""
     if record is not None and not isinstance(record, Memory):
         raise Broken(f"a change of memory {change.aggregate_id} meets a record of another kind")
     known = 0 if record is None else record.version
@@ -34,13 +37,13 @@ def _evolve_memory(record: Body | None, change: Change) -> Memory:
     if change.version != known + 1:
         raise Broken(f"memory {change.aggregate_id} has version {known} and meets version {change.version}")
     if change.body is None:
-        return emptied(change)
+        return _emptied(change)
     if not isinstance(change.body, Memory) or change.body.memory_id != change.aggregate_id:
         raise Broken(f"the body of a change of memory {change.aggregate_id} is not that memory")
     return change.body
 
 
-def emptied(change: Change) -> Memory:
+def _emptied(change: Change) -> Memory:
     """Return the memory that is left when its content is gone: identity, version, status and hash, nothing else."""
     return Memory(
         memory_id=change.aggregate_id,

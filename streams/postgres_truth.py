@@ -20,7 +20,7 @@ from streams.canonical import canonical_value
 from streams.changes import BeforeMark, Change, CommandOutcome
 from streams.content_hash import vector_digest
 from streams.decision_state import LIVE, Needs, UserState
-from streams.evolve import emptied
+from streams.evolve import evolve_memory
 from streams.postgres import Connection, VectorParameter, sql
 from streams.vector_bytes import postgres_vector, values_of
 
@@ -73,7 +73,8 @@ class _StateRow(Struct, frozen=True):
 async def lock_position(connection: Connection, partition: int, topic_identity: str) -> int:
     """Take the partition's row for this transaction; return the last decided offset (-1: none).
 
-    Raises ``Misconfigured`` when the offsets stored here belong to another Kafka cluster.
+    ``topic_identity`` has the ids of cluster and topic (``known_log``). Raises ``Misconfigured`` when the offsets stored here
+    belong to another one.
     """
     names = {"partition": partition, "topic_identity": topic_identity}
     row = await (await connection.execute(sql("remember_position_lock"), names)).fetchone()
@@ -84,8 +85,8 @@ async def lock_position(connection: Connection, partition: int, topic_identity: 
         raise Broken(f"the position of partition {partition} cannot be stored")
     if row[0] != topic_identity:
         raise Misconfigured(
-            f"Postgres holds positions of Kafka cluster {row[0]}, but this is {topic_identity}: Kafka was reset; restore its data "
-            "or rebuild Postgres before going on"
+            f"Postgres holds positions of the Kafka topic {row[0]}, but this is {topic_identity}: Kafka was reset or the topic was "
+            "made anew; restore Kafka's data, or start with an empty database"
         )
     return int(row[1])
 
@@ -268,7 +269,7 @@ def _rows_of(envelope: Proposal, published: Sequence[Published], known: UserStat
 
 def _add_memory(rows: _Rows, envelope: Proposal, one: Published, known: Memory | None) -> None:
     change = one.change
-    memory = change.body if isinstance(change.body, Memory) else emptied(change)
+    memory = evolve_memory(known, change)
     plain = asdict(memory)
     edges, relations = plain.pop("edges"), memory.relations
     rows.memories.append({**plain, "value": Raw(memory.value.encode()), "key_id": one.key_id or None})

@@ -17,9 +17,11 @@ from schemas.memories import GONE, Memory, MemoryUpdated, Repair
 from schemas.topics import CHANGES, UPDATED, WORKING, Topic
 from schemas.working import WorkingEvent
 from streams.canonical import canonical_value
+from streams.changes import effect_id
 
 REPAIR_HEADER = "repair"
 ORPHANED = "orphaned"
+REVECTORED = "revectored"
 _WITH_SNAPSHOT = ("memory", "vectors")
 
 
@@ -51,6 +53,11 @@ class OutboxRow:
         return self.target == "memory" and (
             self.repair is not None or self.event_type.partition(".")[0] in _WITH_SNAPSHOT
         )
+
+    @property
+    def is_of_vectors(self) -> bool:
+        """Whether the row says that a memory has other vectors."""
+        return self.event_type.startswith("vectors.")
 
     @property
     def wants_working_event(self) -> bool:
@@ -99,13 +106,18 @@ def snapshot_of(record_json: str, op: str, event_id: str, occurred_at_ms: int, p
 def last_of_memory(rows: Sequence[OutboxRow]) -> frozenset[int]:
     """Return the rows (by number) with which snapshots are sent: the last one of each memory, and every repair.
 
-    A snapshot is the memory's current row, so one per batch says the same as one per row.
+    A snapshot is the memory's current row, so one per batch says the same as one per row. New vectors of a version go with the
+    change that made the version, where both are here: the change is what happened.
     """
-    last: dict[str, int] = {}
+    last: dict[str, OutboxRow] = {}
     for row in rows:
-        if row.wants_snapshot and row.repair is None:
-            last[row.aggregate_id] = row.outbox_id
-    return frozenset(last.values()) | {row.outbox_id for row in rows if row.repair is not None}
+        if not row.wants_snapshot or row.repair is not None:
+            continue
+        known = last.get(row.aggregate_id)
+        is_part = known is not None and not known.is_of_vectors and known.aggregate_version == row.aggregate_version
+        if not (is_part and row.is_of_vectors):
+            last[row.aggregate_id] = row
+    return frozenset(row.outbox_id for row in last.values()) | {row.outbox_id for row in rows if row.repair is not None}
 
 
 def messages_of(row: OutboxRow, truth: Truth, codec: Codec, *, with_snapshot: bool, limit_bytes: int) -> list[Message]:
@@ -145,13 +157,15 @@ def _updated_message(row: OutboxRow, truth: Truth, codec: Codec) -> Message:
 def _updated(row: OutboxRow, found: Snapshot) -> MemoryUpdated:
     memory = found.memory
     gone = memory.status in GONE
-    revectored = row.event_type.startswith("vectors.") and row.aggregate_version == memory.version
+    # Vectors that came with the change of this version, in one proposal, are a part of it, sent together or not.
+    part = effect_id(found.proposal_id, "vectors", memory.memory_id, memory.version, REVECTORED)
+    revectored = row.is_of_vectors and row.aggregate_version == memory.version and row.event_id != part
     return MemoryUpdated(
         event_id=row.event_id if revectored or row.repair is not None else found.event_id,
         memory_id=memory.memory_id,
         tenant_id=memory.tenant_id,
         user_id=memory.user_id,
-        op="revectored" if revectored and found.op != "created" else found.op,
+        op=REVECTORED if revectored else found.op,
         status=memory.status,
         version=memory.version,
         content_hash=memory.content_hash,
