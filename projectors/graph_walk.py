@@ -37,17 +37,6 @@ class Neighbour:
         return len(self.path)
 
 
-@dataclass(frozen=True, slots=True)
-class EntityMemory:
-    """A memory that belongs to an entity or states something about it."""
-
-    entity_type: str
-    entity_id: str
-    memory_id: str
-    version: int
-    weight: float
-
-
 class Walk:
     """A breadth-first walk; each node is reached once, by its shortest and then strongest path."""
 

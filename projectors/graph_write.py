@@ -88,8 +88,8 @@ class ReadNode(NamedTuple):
     """A node as it was read back; ``edges`` are lists of type, kind, weight, target memory, entity type, entity id."""
 
     memory_id: str
-    tenant_id: str
-    user_id: str
+    tenant_id: str | None
+    user_id: str | None
     version: int
     content_hash: str | None
     tombstone: bool | None
@@ -112,30 +112,33 @@ class ReadRelation(NamedTuple):
 
 
 def entries_of(nodes: Iterable[ReadNode], relations: Iterable[ReadRelation]) -> list[Entry]:
-    """Return the entries that these make, by rising memory id.
+    """Return the entries that these make, by rising memory id, one for each.
 
     A placeholder is no entry, unless it has edges or relations of its own; relations whose owner has no node are an entry
-    of version 0.
+    of version 0. Two nodes under one memory's id are one entry with both hashes, which equals no truth.
     """
     stated: defaultdict[str, list[ReadRelation]] = defaultdict(list)
     for relation in relations:
         stated[relation.memory_id].append(relation)
-    entries = []
+    shown: defaultdict[str, list[ReadNode]] = defaultdict(list)
     for node in nodes:
-        lines = [_edge_line(edge) for edge in node.edges]
-        lines += [_relation_line(relation) for relation in stated.pop(node.memory_id, ())]
-        if node.version > 0 or lines:
-            entries.append(node_entry(node, lines_digest(lines) if lines else ""))
-    for memory_id, own in stated.items():
-        fingerprint = Fingerprint(0, "", "", lines_digest([_relation_line(relation) for relation in own]))
-        entries.append(Entry((memory_id,), own[0].tenant_id, own[0].user_id, fingerprint))
-    return sorted(entries, key=lambda entry: str(entry.key[0]))
+        if node.version > 0 or node.edges:
+            shown[node.memory_id].append(node)
+    return [_entry(memory_id, shown[memory_id], stated[memory_id]) for memory_id in sorted({*shown, *stated})]
 
 
-def node_entry(node: ReadNode, digest: str) -> Entry:
-    """Return the entry of one node; a tombstone that has edges shows content after all."""
-    fingerprint = Fingerprint(node.version, node.content_hash or "", "", digest)
-    return Entry((node.memory_id,), node.tenant_id, node.user_id, fingerprint, not node.tombstone or bool(digest))
+def _entry(memory_id: str, nodes: list[ReadNode], relations: list[ReadRelation]) -> Entry:
+    lines = [_edge_line(edge) for node in nodes for edge in node.edges]
+    lines += [_relation_line(relation) for relation in relations]
+    digest = lines_digest(lines) if lines else ""
+    if not nodes:
+        return Entry((memory_id,), relations[0].tenant_id, relations[0].user_id, Fingerprint(0, "", "", digest))
+    nodes = sorted(nodes, key=lambda node: (node.tenant_id or "", node.user_id or ""))
+    content_hash = "+".join(node.content_hash or "" for node in nodes)
+    fingerprint = Fingerprint(max(node.version for node in nodes), content_hash, "", digest)
+    # A tombstone that has edges shows content after all.
+    content = bool(digest) or not all(node.tombstone for node in nodes)
+    return Entry((memory_id,), nodes[0].tenant_id or "", nodes[0].user_id or "", fingerprint, content)
 
 
 def _edge(node: GraphNode, kind: str, weight: float, mark: str) -> Row:

@@ -1,7 +1,7 @@
 """The one door to Neo4j: memories, entities and their edges, all generations in one database.
 
-Called by the projector, rebuild and reconcile (through the port in ``door``) and by recall (``expand``,
-``entity_memories``). The only file that imports the driver; statements come from ``statements`` alone.
+Called by the projector, rebuild and reconcile (through the port in ``door``) and by recall (``expand``).
+The only file that imports the driver; statements come from ``statements`` alone.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -11,7 +11,7 @@ import neo4j
 from neo4j.exceptions import AuthError, ClientError, DriverError, Neo4jError, TransientError
 
 from projectors.entries import Entry, Generation, Key, Store
-from projectors.graph_walk import EntityMemory, Neighbour, Walk
+from projectors.graph_walk import Neighbour, Walk
 from projectors.graph_write import (
     ReadNode,
     ReadRelation,
@@ -19,7 +19,6 @@ from projectors.graph_write import (
     entity_edges,
     entries_of,
     memory_edges,
-    node_entry,
     node_row,
     relation_rows,
 )
@@ -73,8 +72,7 @@ class Neo4jDoor:
         """Return version and hash of the nodes of ``keys`` ((memory_id,) each); placeholders are not there."""
         ids, mark = [str(key[0]) for key in keys], graph_mark(self._prefix, generation)
         rows = await self._values("reading versions", "versions_of", generation=mark, ids=ids)
-        nodes = [ReadNode(*row) for row in rows]
-        return {(node.memory_id,): node_entry(node, "") for node in nodes if node.version > 0}
+        return {entry.key: entry for entry in _entries(rows, ())}
 
     async def fingerprints_of(
         self, generation: Generation, keys: Sequence[Key], *, deep: bool = False
@@ -86,7 +84,10 @@ class Neo4jDoor:
         return {entry.key: entry for entry in _entries(nodes, relations)}
 
     async def write(self, generation: Generation, items: Sequence[GraphNode], *, forced: bool = False) -> None:
-        """Write nodes and replace their edges as a set, in one transaction; without ``forced`` no version goes down."""
+        """Write nodes and replace their edges as a set, in one transaction; without ``forced`` no version goes down.
+
+        A ``forced`` node also removes what stands under its memory's id for anybody else.
+        """
         if not items:
             return
         mark = graph_mark(self._prefix, generation)
@@ -103,11 +104,18 @@ class Neo4jDoor:
         self, generation: Generation, *, deep: bool = False, page: int = 16_000
     ) -> AsyncIterator[Entry]:
         """Yield every entry by rising memory id, one page in memory; the edges are always digested, ``deep`` or not."""
-        mark, after = graph_mark(self._prefix, generation), ""
+        mark, after, size = graph_mark(self._prefix, generation), "", max(page, 2)
         more = True
         while more:
-            nodes = await self._values("reading a page", "fingerprints_page", generation=mark, after=after, page=page)
-            more = len(nodes) == page
+            nodes = await self._values("reading a page", "fingerprints_page", generation=mark, after=after, page=size)
+            more = len(nodes) == size
+            if more:
+                # Copies of the last id may stand behind the end of the page, so it opens the next one.
+                last = max(row[0] for row in nodes)
+                nodes = [row for row in nodes if row[0] != last]
+                if not nodes:
+                    size *= 2
+                    continue
             until = max(row[0] for row in nodes) if more else None
             relations = await self._values(
                 "reading relations", "relations_between", generation=mark, after=after, until=until
@@ -171,19 +179,6 @@ class Neo4jDoor:
                 )
             )
         return sorted(walk.neighbours, key=lambda found: (found.hops, -found.weight, found.memory_id))[:limit]
-
-    async def entity_memories(
-        self, generation: Generation, tenant_id: str, user_id: str, entities: Sequence[tuple[str, str]], *, limit: int
-    ) -> list[EntityMemory]:
-        """Return, for each entity (type, id), up to ``limit`` memories of one user that name it, most important first."""
-        rows = await self._read(
-            "finding memories of entities",
-            scoped("entity_memories"),
-            **self._scope(generation, tenant_id, user_id),
-            entities=[{"type": entity_type, "id": entity_id} for entity_type, entity_id in entities],
-            limit=limit,
-        )
-        return [EntityMemory(**row) for row in rows]
 
     def _scope(self, generation: Generation, tenant_id: str, user_id: str) -> dict[str, str]:
         return {
@@ -266,7 +261,9 @@ async def _write_nodes(
     replaced = [rows[row["position"]] for row in applied if forced or row["before"] > 0]
     touched: list[Row] = []
     if forced:
-        touched += await run("sweep_relations", rows=replaced)
+        await run("move_edges_of_copies", rows=replaced)
+        touched += await run("delete_copies", rows=replaced)
+        touched += await run("sweep_relations", ids=[row["memory_id"] for row in replaced])
     elif related := [rows[row["position"]] for row in applied if row["before"] > 0 and row["relations"]]:
         await run("delete_relations", rows=related)
     if replaced:

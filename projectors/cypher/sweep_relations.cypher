@@ -1,7 +1,7 @@
-// A repair trusts no STATES edge: it looks through all relations of the user. Returns the ends that may be unused now.
-UNWIND $rows AS row
-MATCH (subject:Entity {generation: $generation, tenant_id: row.tenant_id, user_id: row.user_id})-[r]->(object:Entity)
-WHERE subject.type IS NOT NULL AND subject.id IS NOT NULL AND r.memory_id = row.memory_id
+// A repair trusts no STATES edge and no scope: it looks through all relations. Returns the ends that may be unused now.
+MATCH (subject:Entity {generation: $generation})-[r]->(object:Entity)
+WHERE subject.tenant_id IS NOT NULL AND subject.user_id IS NOT NULL AND subject.type IS NOT NULL
+  AND subject.id IS NOT NULL AND r.memory_id IN $ids
 DELETE r
 WITH subject, object
 UNWIND [subject, object] AS target

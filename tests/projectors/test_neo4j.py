@@ -33,7 +33,9 @@ class Graph:
         await self.door.write(GENERATION, [neo4j_node(one) for one in snapshots], forced=forced)
 
     async def entries(self, page: int = 16_000) -> dict[str, Entry]:
-        return {str(entry.key[0]): entry async for entry in self.door.fingerprints(GENERATION, page=page)}
+        listed = [entry async for entry in self.door.fingerprints(GENERATION, page=page)]
+        assert [entry.key for entry in listed] == sorted({entry.key for entry in listed})
+        return {str(entry.key[0]): entry for entry in listed}
 
     async def change(self, statement: str) -> list[dict[str, Any]]:
         async with self._driver.session() as session:
@@ -179,6 +181,47 @@ async def test_relations_whose_node_is_gone_are_an_entry_of_version_0(graph: Gra
     assert await graph.change("MATCH (e:Entity {generation: $g})--() RETURN e") == []
 
 
+MISPLACED = {
+    "another tenant on the node": "MATCH (m:Memory {generation: $g, memory_id: 'ID'}) SET m.tenant_id = 't9'",
+    "no tenant on the node": "MATCH (m:Memory {generation: $g, memory_id: 'ID'}) REMOVE m.tenant_id",
+    "another user on the node": "MATCH (m:Memory {generation: $g, memory_id: 'ID'}) SET m.user_id = 'u9'",
+    "a copy under another tenant": (
+        "MATCH (m:Memory {generation: $g, memory_id: 'ID'}) CREATE (c:Memory) SET c = m {.*, tenant_id: 't9', user_id: 'u9'}"
+    ),
+    "a copy with edges and relations": (
+        "MATCH (m:Memory {generation: $g, memory_id: 'ID'}) CREATE (c:Memory) SET c = m {.*, tenant_id: 'a'} "
+        "CREATE (c)-[:BELONGS_TO {kind: 'BELONGS_TO'}]->(e:Entity {generation: $g, tenant_id: 'a', user_id: 'u1', type: 'x',"
+        " id: 'y'})-[:LIKES {memory_id: 'ID', predicate: 'likes'}]->(e)"
+    ),
+    "a copy that others lead to": (
+        "MATCH (m:Memory {generation: $g, memory_id: 'ID'})<-[r:FOLLOWS]-(n) CREATE (c:Memory) SET c = m {.*, tenant_id: 't9'} "
+        "CREATE (n)-[s:FOLLOWS]->(c) SET s = properties(r) DELETE r"
+    ),
+    "two copies": (
+        "MATCH (m:Memory {generation: $g, memory_id: 'ID'}) UNWIND ['t8', 't9'] AS tenant "
+        "CREATE (c:Memory) SET c = m {.*, tenant_id: tenant}"
+    ),
+}
+
+
+@pytest.mark.parametrize("misplaced", list(MISPLACED))
+async def test_what_stands_under_another_name_is_one_entry_and_a_repair_removes_it(
+    graph: Graph, misplaced: str
+) -> None:
+    await graph.write(update(0, edges=[follows(1)]), rich(1), rich(10))
+    before = await graph.entries()
+    shape = "MATCH (n {generation: $g}) RETURN labels(n) AS labels, properties(n) AS p, COUNT { (n)--() } AS edges"
+    nodes = sorted(map(repr, await graph.change(shape)))
+    await graph.change(MISPLACED[misplaced].replace("ID", memory_id(1)))
+    for page in (1, 2, 3, 16_000):
+        after = await graph.entries(page)
+        assert {name for name, entry in after.items() if entry != before.get(name)} == {memory_id(1)}, page
+    assert await graph.door.fingerprints_of(GENERATION, [(memory_id(1),)]) == {(memory_id(1),): after[memory_id(1)]}
+    await graph.write(rich(1), forced=True)
+    assert await graph.entries() == before
+    assert sorted(map(repr, await graph.change(shape))) == nodes
+
+
 async def found(graph: Graph, seeds: Sequence[int], hops: int, **scope: str) -> list[tuple[str, int]]:
     walked = await graph.door.expand(
         GENERATION,
@@ -237,21 +280,6 @@ async def test_a_hub_is_not_walked_through(graph: Graph) -> None:
     await graph.write(*(update(number, edges=[belongs("user:u1")]) for number in range(HUB_DEGREE + 1)))
     await graph.write(update(1000, edges=[belongs("user:u1"), follows(5)]))
     assert await found(graph, [1000], 2) == [(memory_id(5), 1)]
-
-
-async def test_memories_of_entities_are_the_users_own(graph: Graph) -> None:
-    await graph.write(
-        update(1, edges=[belongs("person:张总")], importance=0.9),
-        update(2, relations=[relation("person:张总", "signs", "contract:C1")]),
-        update(3, user_id="u2", edges=[belongs("person:张总")]),
-        update(4, edges=[belongs("person:张总")], version=2, status="erased"),
-    )
-    entities = [("person", "张总"), ("contract", "C1"), ("person", "nobody")]
-    hits = await graph.door.entity_memories(GENERATION, "t1", "u1", entities, limit=10)
-    assert [(hit.entity_id, hit.memory_id) for hit in hits] == [
-        ("张总", memory_id(1)), ("张总", memory_id(2)), ("C1", memory_id(2)),
-    ]  # fmt: skip
-    assert len(await graph.door.entity_memories(GENERATION, "t1", "u1", entities[:1], limit=1)) == 1
 
 
 @pytest.mark.parametrize("secret", ["我的密码是花生", "my password is peanut"])

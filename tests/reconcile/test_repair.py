@@ -197,6 +197,26 @@ async def test_a_row_of_another_user_is_repaired(running: Running) -> None:
     assert (await running.compared()).differences == 0
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "SET m.tenant_id = 'somebody'",
+        "SET m.user_id = 'somebody'",
+        "CREATE (c:Memory) SET c = m {.*, tenant_id: 'somebody'}",
+        "CREATE (c:Memory) SET c = m {.*, tenant_id: '0', user_id: 'somebody', version: m.version + 5}",
+    ],
+)
+async def test_a_node_under_another_name_is_repaired(running: Running, change: str) -> None:
+    live = [update for update in running.world.updates if update.memory is not None]
+    mark = graph_mark(running.settings.topic_prefix, running.generation("neo4j"))
+    one = "MATCH (m:Memory {generation: $generation, memory_id: $id}) "
+    async with running.doors["neo4j"]._driver.session() as session:
+        await (await session.run(one + change, generation=mark, id=live[3].memory_id)).consume()
+    report = await running.compared(repair=True)
+    assert [(store.stale, store.repair_enqueued) for store in report.stores] == [(0, 0), (1, 1), (0, 0)]
+    assert (await running.compared()).differences == 0
+
+
 async def test_too_many_differences_ask_first(running: Running) -> None:
     milvus = running.generation("milvus")
     name = collection_name(running.settings.topic_prefix, milvus)
