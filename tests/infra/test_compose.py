@@ -162,6 +162,19 @@ def test_servers_keep_their_data_and_have_a_version(document: dict[str, Any], se
         assert tag != "latest"
 
 
+def test_what_a_worker_counts_outlives_its_container(document: dict[str, Any], services: dict[str, Any]) -> None:
+    """An input that ends its worker every time is a dead letter only if the count of its attempts survives."""
+    dockerfile = (CHECKOUT / "infra" / "Dockerfile").read_text()
+    for role in ROLES:
+        service = services[worker_name(role)]
+        folder = service["environment"]["ENGRAM_STATE_DIR"]
+        mounted = dict(reversed(volume.split(":")[:2]) for volume in service["volumes"])
+        assert mounted[folder] in document["volumes"], role
+        assert not any(entry.split(":")[0] == folder for entry in service["tmpfs"]), role
+        # The worker is not root, and a volume is as its folder in the image.
+        assert f"--owner=engram --group=engram --mode=0700 {folder}" in dockerfile
+
+
 def test_nothing_but_kafka_is_reachable_and_only_from_this_machine(services: dict[str, Any]) -> None:
     published = {name: service["ports"] for name, service in services.items() if "ports" in service}
     assert published == {"kafka": ["127.0.0.1:9092:9092"]}
