@@ -1,6 +1,6 @@
 """One worker process from start to end: signals, heartbeat, waiting for what is away, exit code.
 
-Called by the worker command. What a role does is in ``infra.worker_roles``; this file only decides when the process is
+Called by the worker command. What a role does is in ``infra.roles``; this file only decides when the process is
 ready, waiting or stopping, and how it ends.
 """
 

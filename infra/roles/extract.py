@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import AsyncExitStack
 
-from infra.roles.warm_up import ANSWER, TEXTS
+from infra.roles.warm_up import ANSWER, STATED_AT_MS, TEXTS
 from infra.stage_process import now_ms, open_keys, run_stage
 from infra.worker_process import Here
 from streams.extract import Extract
@@ -29,6 +29,6 @@ async def run(here: Here) -> None:
 
 
 def warm_up() -> None:
-    """Load gate 0, the noise filter and the extractor's rules."""
+    """Load gate 0, the noise filter, the extractor's rules and the libraries that read times."""
     for text in TEXTS:
-        extract(TurnInput(event_id="warm-up", user_message=text, assistant_message=ANSWER))
+        extract(TurnInput(event_id="warm-up", user_message=text, assistant_message=ANSWER, stated_at_ms=STATED_AT_MS))

@@ -6,9 +6,10 @@ Rule sets and dictionaries are built at first use, which takes seconds; the firs
 from schemas.candidates import Candidate, Extraction
 
 TEXTS = (
-    "My name is Ann, I live in Leeds and I am allergic to peanuts; call me tomorrow at 5 pm on +44 20 7946 0958.",
-    "我叫小明，住在深圳，对花生过敏，明天下午五点给我打电话，手机13800138000。",
+    "My name is Ann, I live in Leeds, was born on May 3, 1990 and am allergic to peanuts; call tomorrow 5 pm on +44 20 7946 0958.",
+    "我叫小明，住在深圳，生日是1990年5月3日，对花生过敏，明天下午五点给我打电话，手机13800138000。",
 )
+STATED_AT_MS = 1_700_000_000_000
 ANSWER = "Noted. 好的，已经记下了。"
 
 

@@ -15,7 +15,6 @@ from streams.extraction.grounding import grounded, repeats_recalled
 from streams.extraction.inputs import ExtractionInput, RecordInput, StepInput, TurnInput
 from streams.extraction.noise import is_noise
 from streams.gates.gate import GATE_VERSION, gate0
-from streams.gates.gate import warm as warm_gates
 from streams.gates.outcome import ADMIT
 
 TurnExtractor = Callable[[TurnInput], Extraction]
@@ -41,13 +40,6 @@ def extract(input_: ExtractionInput, extractor: TurnExtractor = rules.extract_tu
     if prepared.status:
         return complete(prepared, Extraction(status=prepared.status, reason=prepared.reason))
     return complete(prepared, extractor(prepared.turn))
-
-
-def warm() -> None:
-    """Load rules, place names and time libraries now, so that the first message does not pay for them (a few seconds)."""
-    warm_gates()
-    for message in ("我住在深圳，生日是1990年5月3日", "I live in Berlin and I was born on May 3, 1990"):
-        rules.extract_turn(TurnInput(event_id="warm", user_message=message, stated_at_ms=1_700_000_000_000))
 
 
 def prepare(turn: TurnInput) -> Prepared:

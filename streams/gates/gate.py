@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from schemas.candidates import Candidate
 from streams.gates.outcome import ADMIT, GATE_VERSION, REJECT, GateOutcome
 from streams.gates.pii import DEFAULT_POLICY, PiiPolicy, rejected_of_other, rejected_span, rule_of
-from streams.gates.rule_sets import own_hit, threat_hit, warm
+from streams.gates.rule_sets import own_hit, threat_hit
 from streams.text.masking import find_identifiers, masked_excerpt
 from streams.text.normalise import normalise, readings
 
-__all__ = ["GATE_VERSION", "gate0", "gate1", "gate2", "warm"]
+__all__ = ["GATE_VERSION", "gate0", "gate1", "gate2"]
 
 TEXT_LIMIT_CHARACTERS = 100_000
 _NONE: frozenset[str] = frozenset()

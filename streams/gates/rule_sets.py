@@ -199,9 +199,3 @@ def threat_hit(text: str, skip_rules: frozenset[str]) -> Hit | None:
         if start is not None and not threats.unless.search(_sentence_around(text, start, start)):
             return Hit(f"atr/{rule_id}", "quarantine", start)
     return None
-
-
-def warm() -> None:
-    """Load both rule sets now, so that the first message does not pay for it (about one second)."""
-    own_rules()
-    _threats()
