@@ -6,16 +6,23 @@ from infra.roles.warm_up import sample_extraction
 from infra.stage_process import open_keys, run_stage
 from infra.worker_process import Here
 from schemas.candidates import Extraction, MemoryExtracted
-from streams.admit import Admit
+from schemas.settings import Settings
+from streams.admit import Admit, Judge
 from streams.gates.admission import admit_extraction
 
 
 async def run(here: Here) -> None:
     """Run the stage until asked to stop."""
-    await asyncio.to_thread(admit_extraction, sample_extraction())
+    judge = judge_of(here.settings)
+    await asyncio.to_thread(admit_extraction, sample_extraction(), pending_below=here.settings.pending_confidence)
     async with open_keys(here) as keys:
-        await run_stage(here, Admit(_judge, here.codec, keys, here.settings))
+        await run_stage(here, Admit(judge, here.codec, keys, here.settings))
 
 
-def _judge(extraction: Extraction, _event: MemoryExtracted) -> Extraction:
-    return admit_extraction(extraction)
+def judge_of(settings: Settings) -> Judge:
+    """Return gates and classes with the confidence below which a candidate waits, the one that ``remember`` goes by."""
+
+    def judge(extraction: Extraction, _event: MemoryExtracted) -> Extraction:
+        return admit_extraction(extraction, pending_below=settings.pending_confidence)
+
+    return judge

@@ -14,16 +14,20 @@ from streams.gates.gate import gate1, gate2
 from streams.gates.outcome import ADMIT, GATE_VERSION, PENDING, QUARANTINE, GateOutcome
 from streams.gates.pii import DEFAULT_POLICY, PiiPolicy
 
-PENDING_BELOW = 0.6
 _TRUSTED_SOURCES = frozenset({"official_id", "business_record"})
 
 
 def admit_extraction(
-    extraction: Extraction, skip_rules: frozenset[str] = frozenset(), policy: PiiPolicy = DEFAULT_POLICY
+    extraction: Extraction,
+    skip_rules: frozenset[str] = frozenset(),
+    policy: PiiPolicy = DEFAULT_POLICY,
+    *,
+    pending_below: float,
 ) -> Extraction:
     """Return the extraction with gated and classified candidates and the refusals of gates 1 and 2.
 
-    Every remaining candidate has ``outcome`` admit or pending. ``skip_rules`` are the rules an operator overrode.
+    Every remaining candidate has ``outcome`` admit, or pending where its confidence (0 to 1) is under ``pending_below``.
+    ``skip_rules`` are the rules an operator overrode.
     """
     kept: list[Candidate] = []
     refusals: list[Refusal] = []
@@ -37,7 +41,7 @@ def admit_extraction(
     if joined.outcome != ADMIT:
         refusals += [joined.refusal("candidate", candidate.ordinal) for candidate in kept]
         kept = []
-    admitted = tuple(_without_lost_causes(map(_finished, kept)))
+    admitted = tuple(_without_lost_causes(_finished(candidate, pending_below) for candidate in kept))
     status = extraction.status
     if status == "extracted" and not admitted:
         status = "refused" if refusals else "nothing"
@@ -57,9 +61,9 @@ def _judged(candidate: Candidate, skip_rules: frozenset[str], policy: PiiPolicy)
     return gate1(candidate, skip_rules, policy)
 
 
-def _finished(candidate: Candidate) -> Candidate:
+def _finished(candidate: Candidate, pending_below: float) -> Candidate:
     classified = classify(candidate)
-    if candidate.confidence < PENDING_BELOW:
+    if candidate.confidence < pending_below:
         return msgspec.structs.replace(classified, outcome=PENDING, rule_id=candidate.rule_id or "confidence")
     return msgspec.structs.replace(classified, outcome=ADMIT)
 
