@@ -22,6 +22,8 @@ class RepairRow:
     """One outbox row: which aggregate to publish again, for which store, and what was seen there.
 
     ``known`` is whether Postgres has the aggregate; without it a tombstone snapshot is published in its place.
+    ``dedupe_key`` is unique among the rows still to be published. It names the generation, since a repair changes only the
+    generation that its header names: the live one and one being built may need the same memory at the same time.
     """
 
     aggregate_id: str
@@ -83,7 +85,7 @@ def _row(store: Store, generation: int, found: Difference) -> RepairRow:
         version=version,
         known=found.expected is not None,
         header=header,
-        dedupe_key=f"{store}:{aggregate_id}:{version}:{EVENT_TYPE}:repair",
+        dedupe_key=f"{store}:g{generation}:{aggregate_id}:{version}:{EVENT_TYPE}:repair",
     )
 
 

@@ -100,7 +100,7 @@ A, Z = "aaaaaaaa-0000-4000-8000-000000000000", "ffffffff-0000-4000-8000-00000000
 def test_repair_rows_say_what_was_seen() -> None:
     _, found = merged([entry(A, version=4)], [entry(A, version=9, hash_="x", digest="y"), entry(Z, version=3)])
     rows = rows_of("milvus", 2, found)
-    assert [row.dedupe_key for row in rows] == [f"milvus:{A}:4:repair:repair", f"milvus:{Z}:3:repair:repair"]
+    assert [row.dedupe_key for row in rows] == [f"milvus:g2:{A}:4:repair:repair", f"milvus:g2:{Z}:3:repair:repair"]
     assert (rows[0].header.observed_version, rows[0].header.observed_hash, rows[0].header.observed_digest) == (
         9,
         "x",
@@ -109,6 +109,12 @@ def test_repair_rows_say_what_was_seen() -> None:
     assert [row.known for row in rows] == [True, False]
     _, missing = merged([entry(A)], [])
     assert rows_of("neo4j", 1, missing)[0].header.observed_version == -1
+
+
+def test_two_generations_that_need_the_same_repair_each_get_it() -> None:
+    _, found = merged([entry(A)], [])
+    keys = {row.dedupe_key for number in (1, 2) for row in rows_of("milvus", number, found)}
+    assert len(keys) == 2
 
 
 def test_what_no_projector_wrote_gets_no_row() -> None:
