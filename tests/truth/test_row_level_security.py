@@ -162,6 +162,22 @@ async def test_roles_across_users_see_what_their_work_needs(
         await connection.close()
 
 
+async def test_conflicts_of_every_user_are_for_reconcile_and_projectors_only(settings: Settings) -> None:
+    connection = await connect(settings, settings.postgres_admin_user, autocommit=True)
+    rows = await (
+        await connection.execute(
+            "SELECT rolname, has_table_privilege(rolname, 'projection_conflicts', 'SELECT') FROM pg_roles"
+            " WHERE rolname LIKE 'engram\\_%' AND rolcanlogin"
+        )
+    ).fetchall()
+    await connection.close()
+    assert {name for name, may in rows if may} == {"engram_projector", "engram_reconcile"}
+    reader = await connect(settings, "engram_reader", autocommit=True)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        await reader.execute("SELECT count(*) FROM projection_conflicts")
+    await reader.close()
+
+
 async def test_reconcile_may_lock_and_ask_for_repairs_but_change_nothing(settings: Settings) -> None:
     async with opened(settings) as bench:
         await _fill(bench)
