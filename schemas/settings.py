@@ -71,6 +71,7 @@ class Settings(BaseSettings):
     extractor: Literal["rules"] = "rules"
     embedder: str = "use"
     tenant_timezone_offset: str = Field(default="+00:00", pattern=r"^[+-]\d\d:\d\d$")
+    pii_profile: Literal["default", "strict"] = "default"
     pending_confidence: Annotated[float, Field(ge=0, le=1)] = 0.6
     pending_days: Count = 30
 

@@ -20,6 +20,7 @@ from schemas.inputs import AttachmentDescribed, RecordReceived, StepRecorded, Tu
 from streams.expiring import Expiring
 from streams.extraction.inputs import ExtractionInput, RecordInput, StepInput, TurnInput
 from streams.extraction.pipeline import extract
+from streams.gates.pii import DEFAULT_POLICY, PiiPolicy
 from streams.inputs import OpenedInput
 
 _REMEMBERED_SECONDS = 300.0
@@ -38,12 +39,19 @@ class _LastMessage(Struct, frozen=True):
 class Understanding:
     """Call it with an input and the contents of the memories that had been put into its prompt.
 
-    ``default_timezone_offset`` is the tenant's zone, for users whose input names none. ``releases_ignored`` counts the inputs
-    that asked for rules to be switched off.
+    ``default_timezone_offset`` is the tenant's zone, for users whose input names none, and ``policy`` the tenant's for
+    personal data. ``releases_ignored`` counts the inputs that asked for rules to be switched off.
     """
 
-    def __init__(self, default_timezone_offset: str, now_seconds: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        default_timezone_offset: str,
+        now_seconds: Callable[[], float] = time.monotonic,
+        *,
+        policy: PiiPolicy = DEFAULT_POLICY,
+    ) -> None:
         self._default_timezone_offset = default_timezone_offset
+        self._policy = policy
         self._last: Expiring[tuple[str, str, str], _LastMessage] = Expiring(
             _REMEMBERED_SECONDS, _REMEMBERED_SESSIONS, now_seconds
         )
@@ -56,7 +64,7 @@ class Understanding:
             self.releases_ignored += 1
             self._log.warning("release ignored: it is not authenticated", count=self.releases_ignored)
         read = self._input_of(opened, recalled_contents)
-        return Extraction(status="nothing", reason="attachment") if read is None else extract(read)
+        return Extraction(status="nothing", reason="attachment") if read is None else extract(read, policy=self._policy)
 
     def _input_of(self, opened: OpenedInput, recalled_contents: tuple[str, ...]) -> ExtractionInput | None:
         envelope, body = opened.envelope, opened.body

@@ -9,6 +9,7 @@ from schemas.candidates import Extraction, MemoryExtracted
 from schemas.settings import Settings
 from streams.admit import Admit, Judge
 from streams.gates.admission import admit_extraction
+from streams.gates.pii import PROFILES
 
 
 async def run(here: Here) -> None:
@@ -20,9 +21,10 @@ async def run(here: Here) -> None:
 
 
 def judge_of(settings: Settings) -> Judge:
-    """Return gates and classes with the confidence below which a candidate waits, the one that ``remember`` goes by."""
+    """Return gates and classes with the PII profile and the confidence under which a candidate waits, as ``remember`` has it."""
+    policy = PROFILES[settings.pii_profile]
 
     def judge(extraction: Extraction, _event: MemoryExtracted) -> Extraction:
-        return admit_extraction(extraction, pending_below=settings.pending_confidence)
+        return admit_extraction(extraction, policy=policy, pending_below=settings.pending_confidence)
 
     return judge

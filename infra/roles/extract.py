@@ -9,6 +9,7 @@ from infra.worker_process import Here
 from streams.extract import Extract
 from streams.extraction.inputs import TurnInput
 from streams.extraction.pipeline import extract
+from streams.gates.pii import PROFILES
 from streams.postgres import pool
 from streams.recalled import ROLE, RecalledMemories
 from streams.understanding import Understanding
@@ -21,7 +22,7 @@ async def run(here: Here) -> None:
     async with open_keys(here) as keys, AsyncExitStack() as resources:
         connections = await pool(settings, ROLE, 2)
         resources.push_async_callback(connections.close)
-        understanding = Understanding(settings.tenant_timezone_offset)
+        understanding = Understanding(settings.tenant_timezone_offset, policy=PROFILES[settings.pii_profile])
         recalled = RecalledMemories(connections)
         await run_stage(
             here, Extract(understanding, recalled, here.codec, keys, settings=settings, now_ms=now_ms, crash=here.crash)

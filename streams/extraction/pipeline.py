@@ -16,6 +16,7 @@ from streams.extraction.inputs import ExtractionInput, RecordInput, StepInput, T
 from streams.extraction.noise import is_noise
 from streams.gates.gate import GATE_VERSION, gate0
 from streams.gates.outcome import ADMIT
+from streams.gates.pii import DEFAULT_POLICY, PiiPolicy
 
 TurnExtractor = Callable[[TurnInput], Extraction]
 
@@ -30,28 +31,30 @@ class Prepared:
     reason: str = ""
 
 
-def extract(input_: ExtractionInput, extractor: TurnExtractor = rules.extract_turn) -> Extraction:
+def extract(
+    input_: ExtractionInput, extractor: TurnExtractor = rules.extract_turn, *, policy: PiiPolicy = DEFAULT_POLICY
+) -> Extraction:
     """Return the whole outcome of one input; steps and records need no extractor and take their own way."""
     if isinstance(input_, StepInput):
         return msgspec.structs.replace(rules.extract_step(input_), gate_version=GATE_VERSION)
     if isinstance(input_, RecordInput):
         return msgspec.structs.replace(rules.extract_record(input_), gate_version=GATE_VERSION)
-    prepared = prepare(input_)
+    prepared = prepare(input_, policy)
     if prepared.status:
         return complete(prepared, Extraction(status=prepared.status, reason=prepared.reason))
     return complete(prepared, extractor(prepared.turn))
 
 
-def prepare(turn: TurnInput) -> Prepared:
+def prepare(turn: TurnInput, policy: PiiPolicy = DEFAULT_POLICY) -> Prepared:
     """Return the turn with refused sides removed, the refusals, and whether anything is left to read."""
     refusals: list[Refusal] = []
     user, answer = turn.user_message, turn.assistant_message
-    checked = gate0(user, "user", turn.skip_rules)
+    checked = gate0(user, "user", turn.skip_rules, policy)
     if checked.outcome != ADMIT:
         refusals.append(checked.refusal("user"))
         user = ""
     if answer:
-        answered = gate0(answer, "assistant", turn.skip_rules)
+        answered = gate0(answer, "assistant", turn.skip_rules, policy)
         if answered.outcome != ADMIT:
             refusals.append(answered.refusal("assistant"))
             answer = None

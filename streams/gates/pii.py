@@ -1,13 +1,12 @@
 """The PII policy: which kinds of identifiers may be kept, by class, from whom.
 
-Owns the classes and the default and strict profiles. Called by gates 0 and 1. Finding identifiers is the work of
-``streams.text.masking``; here is only decided what may happen with them.
+Owns the classes and the profiles, of which the setting ``pii_profile`` names one. Called by gates 0 and 1. Finding
+identifiers is the work of ``streams.text.masking``; here is only decided what may happen with them.
 """
 
 import re
 from dataclasses import dataclass
 
-from streams.gates.outcome import REJECT
 from streams.text.masking import Span
 
 CLASS_OF_KIND = {
@@ -37,6 +36,7 @@ class PiiPolicy:
 
 DEFAULT_POLICY = PiiPolicy("default", frozenset({"secret", "document", "account"}), frozenset({"contact"}))
 STRICT_POLICY = PiiPolicy("strict", frozenset({"secret", "document", "account", "contact"}), frozenset({"contact"}))
+PROFILES = {policy.name: policy for policy in (DEFAULT_POLICY, STRICT_POLICY)}
 _PUBLIC = re.compile(
     r"客服|热线|前台|餐厅|酒店|公司|商家|门店|店铺|医院|学校|support|hotline|front desk|hotel|restaurant|office|customer service",
     re.IGNORECASE,
@@ -63,6 +63,3 @@ def rejected_of_other(spans: tuple[Span, ...], policy: PiiPolicy, subject: str, 
 def rule_of(span: Span) -> str:
     """Return the rule id of a rejected identifier."""
     return f"pii/{span.kind}"
-
-
-OUTCOME = REJECT

@@ -10,6 +10,7 @@ from streams.extraction.inputs import RecordInput, StepInput, TurnInput
 from streams.extraction.pipeline import extract
 from streams.gates.admission import admit_extraction
 from streams.gates.outcome import GATE_VERSION
+from streams.gates.pii import PROFILES
 
 
 def admitted(extraction: Extraction) -> Extraction:
@@ -106,6 +107,22 @@ def test_a_joined_injection_refuses_every_candidate() -> None:
     assert result.status == "refused"
     assert {refusal.gate for refusal in result.refusals} == {"gate2"}
     assert len(result.refusals) == 2
+
+
+@pytest.mark.parametrize("message", ["我的电话是13812345678", "My phone number is +44 20 7946 0958"])
+def test_the_strict_profile_refuses_the_message_and_the_candidate(message: str) -> None:
+    turn = TurnInput(event_id="e", user_message=message)
+    kept = extract(turn, policy=PROFILES["default"])
+    assert [candidate.attribute for candidate in kept.candidates] == ["phone"]
+    whole = extract(turn, policy=PROFILES["strict"])
+    assert (whole.status, [refusal.rule_id for refusal in whole.refusals]) == ("refused", ["pii/phone"])
+    event = MemoryExtracted(
+        event_id="e", tenant_id="acme", user_id="ann", session_id="s", origin=Origin(0, 0), stated_at_ms=1,
+        received_at_ms=1, status="extracted",
+    )  # fmt: skip
+    assert len(judge_of(Settings())(kept, event).candidates) == 1
+    strict = judge_of(Settings(pii_profile="strict"))(kept, event)
+    assert (strict.candidates, [refusal.gate for refusal in strict.refusals]) == ((), ["gate1"])
 
 
 def test_an_order_shares_one_link_group_and_a_failure_its_slot() -> None:

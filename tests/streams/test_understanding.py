@@ -5,6 +5,7 @@ import stage_kit as kit
 import structlog
 
 from schemas.candidates import Extraction
+from streams.gates.pii import PROFILES
 from streams.inputs import OpenedInput
 from streams.understanding import Understanding
 
@@ -76,3 +77,10 @@ async def test_nobody_switches_a_rule_off_by_naming_it(refused: str, rule: str) 
     said = {"event": "release ignored: it is not authenticated", "stage": "extract", "log_level": "warning"}
     # A count, and nothing of what was said.
     assert lines == [said | {"count": 1}, said | {"count": 2}]
+
+
+@pytest.mark.parametrize("said", ["我的电话是13812345678", "My phone number is +44 20 7946 0958"])
+async def test_the_profile_of_personal_data_decides_about_the_whole_message(said: str) -> None:
+    for profile, status in (("default", "extracted"), ("strict", "refused")):
+        understanding = Understanding("+08:00", policy=PROFILES[profile])
+        assert (await heard(understanding, said, "event-1")).status == status
