@@ -5,8 +5,6 @@ Pure. Times are milliseconds since the epoch, scores 0 to 1.
 
 from msgspec import Struct
 
-ARMS = ("vector", "exact", "intent", "graph")
-
 
 class RecallRequest(Struct, frozen=True, kw_only=True):
     """A question of one user; tenant and user come from the caller's right, never from the question.

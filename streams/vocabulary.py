@@ -91,11 +91,6 @@ def opposite_of(name: str) -> str:
     return attribute_of(name).opposite
 
 
-def predicate_of(name: str) -> str:
-    """Return the relation name of the attribute, or an empty string when it makes no relation."""
-    return attribute_of(name).predicate
-
-
 def normalised_value(attribute: str, value_json: str) -> str:
     """Return the form of a value in which two ways to say the same are equal.
 

@@ -12,7 +12,6 @@ ADMIT = "admit"
 PENDING = "pending"
 QUARANTINE = "quarantine"
 REJECT = "reject"
-_SEVERITY = (ADMIT, PENDING, QUARANTINE, REJECT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +34,3 @@ class GateOutcome:
             excerpt=self.excerpt,
             ordinal=ordinal,
         )
-
-
-def severest(*outcomes: GateOutcome) -> GateOutcome:
-    """Return the severest of several outcomes, the first one among equals."""
-    return max(outcomes, key=lambda outcome: _SEVERITY.index(outcome.outcome), default=GateOutcome())

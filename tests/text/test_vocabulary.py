@@ -1,6 +1,6 @@
 import pytest
 
-from streams.vocabulary import attributes, cardinality, is_sensitive, normalised_value, opposite_of, predicate_of
+from streams.vocabulary import attributes, cardinality, is_sensitive, normalised_value, opposite_of
 
 
 @pytest.mark.parametrize(
@@ -36,9 +36,8 @@ def test_cardinality_and_its_default() -> None:
     assert (cardinality("likes"), cardinality("allergic_to"), cardinality("never heard of")) == ("many", "many", "many")
 
 
-def test_opposites_predicates_and_sensitive_attributes() -> None:
+def test_opposites_and_sensitive_attributes() -> None:
     assert (opposite_of("likes"), opposite_of("dislikes"), opposite_of("name")) == ("dislikes", "likes", "")
-    assert (predicate_of("allergic_to"), predicate_of("unknown")) == ("allergic_to", "")
     assert is_sensitive("birthday")
     assert not is_sensitive("likes")
 
