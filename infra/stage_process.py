@@ -5,7 +5,7 @@ Called by the roles of the write path; knows no stage by name.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -16,7 +16,7 @@ from streams.delivery import Delivery, Surroundings
 from streams.faust_stage import KafkaSender, assigned, faust_app, group_of, on_assignment
 from streams.kafka import ensure_topics, producer, started
 from streams.key_store import KeyStore
-from streams.log_watch import known_log, watch_log
+from streams.log_watch import watch_log
 from streams.stage import Stage
 from streams.watchdog import watch
 
@@ -36,14 +36,13 @@ async def open_keys(here: Here) -> AsyncIterator[KeyStore]:
         await keys.close()
 
 
-async def run_stage(here: Here, stage: Stage, *, writes_as: str | None = None) -> None:
+async def run_stage(here: Here, stage: Stage, *, log: Mapping[str, str] | None = None) -> None:
     """Run one stage in Faust until asked to stop; raises ``Broken`` when Faust or a partition has stopped working.
 
-    ``writes_as`` is the database role of a stage that keeps offsets in Postgres: it ends when the log is another one.
+    ``log`` has the ids of the topics (``known_log``) for a stage that keeps offsets in Postgres: it ends when they change.
     """
     settings = here.settings
     await ensure_topics(settings)
-    log = await known_log(settings, writes_as) if writes_as is not None else {}
     with Attempts(settings.state_dir / "attempts", stage.name) as attempts:
         async with started(producer(settings)) as client:
             sender = KafkaSender(client, settings, here.heartbeat)

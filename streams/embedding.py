@@ -5,6 +5,7 @@ agent and by recall. Never sees unmasked text: masking is the caller's step. A r
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -51,7 +52,10 @@ class UseEmbedder:
 class SentenceTransformerEmbedder:
     """Any sentence-transformers model; the optional extra ``sentence-transformers`` must be installed."""
 
-    def __init__(self, name: str, similar_threshold: float = 0.75, duplicate_threshold: float = 0.92) -> None:
+    similar_threshold = 0.75
+    duplicate_threshold = 0.92
+
+    def __init__(self, name: str) -> None:
         try:
             from sentence_transformers import SentenceTransformer  # type: ignore[import-not-found]  # noqa: PLC0415
         except ImportError as error:
@@ -59,10 +63,8 @@ class SentenceTransformerEmbedder:
                 "this embedder needs the optional extra: pip install 'engram[sentence-transformers]'"
             ) from error
         self._model: Any = SentenceTransformer(name)
-        self.revision = f"st-{name.rsplit('/', 1)[-1].lower()}"
+        self.revision = _revision_of(name)
         self.dimension = int(self._model.get_sentence_embedding_dimension())
-        self.similar_threshold = similar_threshold
-        self.duplicate_threshold = duplicate_threshold
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
         """Return one vector per text."""
@@ -77,15 +79,51 @@ def unit_bytes(rows: npt.ArrayLike) -> list[bytes]:
     return [row.astype("<f4").tobytes() for row in unit]
 
 
+@dataclass(frozen=True, slots=True)
+class EmbedderTraits:
+    """What is known of an embedder without loading it; ``dimension`` is ``None`` where only the model knows it."""
+
+    revision: str
+    similar_threshold: float
+    dimension: int | None
+
+
+def embedder_traits(name: str) -> EmbedderTraits:
+    """Return the traits of the embedder ``name``; loads nothing. Raises ``Misconfigured`` for another name."""
+    model = _model_of(name)
+    if model is None:
+        return EmbedderTraits(UseEmbedder.revision, UseEmbedder.similar_threshold, UseEmbedder.dimension)
+    return EmbedderTraits(_revision_of(model), SentenceTransformerEmbedder.similar_threshold, None)
+
+
+def embedder_dimension(name: str) -> int:
+    """Return the length of the vectors of the embedder ``name``; loads the model where only that knows it.
+
+    Raises ``Misconfigured`` for another name or a missing extra.
+    """
+    dimension = embedder_traits(name).dimension
+    return load_embedder(name).dimension if dimension is None else dimension
+
+
 @lru_cache(maxsize=4)
 def load_embedder(name: str) -> Embedder:
     """Return the embedder ``use`` or ``sentence-transformers:<model name>``, loaded once per process.
 
     Raises ``Misconfigured`` for another name or a missing extra.
     """
+    model = _model_of(name)
+    return UseEmbedder() if model is None else SentenceTransformerEmbedder(model)
+
+
+def _model_of(name: str) -> str | None:
+    """Return the name of the sentence-transformers model, ``None`` for the default; raises ``Misconfigured``."""
     if name == "use":
-        return UseEmbedder()
+        return None
     kind, _, model = name.partition(":")
     if kind == "sentence-transformers" and model:
-        return SentenceTransformerEmbedder(model)
+        return model
     raise Misconfigured(f"unknown embedder {name!r}: say use, or sentence-transformers:<model name>")
+
+
+def _revision_of(model: str) -> str:
+    return f"st-{model.rsplit('/', 1)[-1].lower()}"

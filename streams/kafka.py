@@ -16,12 +16,15 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     CommitFailedError,
     IllegalStateError,
+    InvalidReplicationFactorError,
     KafkaError,
     MessageSizeTooLargeError,
+    NoError,
     OutOfOrderSequenceNumber,
     ProducerFenced,
     RecordTooLargeError,
     TopicAlreadyExistsError,
+    for_code,
 )
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
@@ -37,7 +40,6 @@ __all__ = [
     "ConsumerRebalanceListener",
     "TopicPartition",
     "admin",
-    "cluster_identity",
     "committed_offsets",
     "consumer",
     "end_offsets",
@@ -191,8 +193,8 @@ async def admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
 async def ensure_topics(settings: Settings) -> tuple[str, ...]:
     """Create the topics that are missing; return the names created.
 
-    Raises ``Misconfigured`` when an existing topic has another number of partitions than ``ENGRAM_PARTITIONS``: that number is
-    fixed for the life of the topics.
+    Raises ``Misconfigured`` when the broker refuses a topic, and when an existing one has another number of partitions than
+    ``ENGRAM_PARTITIONS``: that number is fixed for the life of the topics.
     """
     async with admin(settings) as client, translated("creating topics"):
         known = set(await client.list_topics())
@@ -203,9 +205,10 @@ async def ensure_topics(settings: Settings) -> tuple[str, ...]:
             if name not in known
         ]
         if missing:
-            # Another process may create them between the look and the call.
-            with suppress(TopicAlreadyExistsError):
-                await client.create_topics(missing)
+            brokers = len((await client.describe_cluster())["brokers"])
+            # A broker that has just started is not counted yet; then asking again helps.
+            enough = not 0 < brokers < settings.replication_factor
+            _check_created(await client.create_topics(missing), enough_brokers=enough)
         for description in await client.describe_topics([name for name in wanted if name in known]):
             found = len(description["partitions"])
             if found != settings.partitions:
@@ -216,10 +219,19 @@ async def ensure_topics(settings: Settings) -> tuple[str, ...]:
         return tuple(topic.name for topic in missing)
 
 
-async def cluster_identity(settings: Settings) -> str:
-    """Return the id of the Kafka cluster; it changes when the broker's data was thrown away."""
-    async with admin(settings) as client, translated("asking for the cluster id"):
-        return str((await client.describe_cluster())["cluster_id"])
+def _check_created(answer: Any, *, enough_brokers: bool) -> None:
+    """Raise for the first topic that the broker did not create: it answers with codes where the client raises nothing.
+
+    ``Retryable`` where asking again can help, else ``Misconfigured``. A topic that another process created between the look
+    and the call is fine.
+    """
+    for name, code, *reasons in answer.topic_errors:
+        error = for_code(code)
+        if error in (NoError, TopicAlreadyExistsError):
+            continue
+        reason = f"topic {name} was not created: {error.__name__}" + "".join(f" ({text})" for text in reasons if text)
+        may_help = error.retriable or (error is InvalidReplicationFactorError and enough_brokers)
+        raise Retryable(reason) if may_help else Misconfigured(reason)
 
 
 async def topic_identities(settings: Settings) -> dict[str, str]:

@@ -34,6 +34,13 @@ async def known_log(settings: Settings, role: str) -> dict[str, str]:
     return found
 
 
+def identity_of(known: Mapping[str, str], topic: str) -> str:
+    """Return the id of ``topic``, which positions in it are kept with; raises ``Retryable`` while the broker makes it."""
+    if topic not in known:
+        raise Retryable(f"Kafka does not show topic {topic} yet")
+    return known[topic]
+
+
 async def watch_log(settings: Settings, known: Mapping[str, str], *, every_seconds: float = EVERY_SECONDS) -> None:
     """Watch until cancelled; raises ``Misconfigured`` when the log is another than ``known``. A silent Kafka is no answer."""
     while True:

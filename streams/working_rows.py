@@ -37,7 +37,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class WorkingRows:
-    """Writes to the tables of working memory; ``topic_identity`` is the id of the Kafka cluster whose offsets are stored."""
+    """Writes to the tables of working memory; ``topic_identity`` has the ids of cluster and topic (``known_log``)."""
 
     def __init__(self, connections: Pool, topic_identity: str, crash: CrashPoints | None = None) -> None:
         self._connections = connections

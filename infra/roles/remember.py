@@ -6,12 +6,14 @@ from schemas.codec import Codec
 from schemas.errors import Rejected
 from schemas.inputs import Origin
 from schemas.proposals import Proposal
+from schemas.settings import Settings
 from schemas.topics import PROPOSALS, Topic
 from streams import vocabulary
-from streams.decision_policy import policy_of
-from streams.embedding import UseEmbedder
+from streams.decision_policy import DecisionPolicy, policy_of
+from streams.embedding import embedder_traits
 from streams.extract import ERASED
-from streams.kafka import cluster_identity
+from streams.kafka import ensure_topics
+from streams.log_watch import identity_of, known_log
 from streams.remember import ROLE, Remember
 from streams.stage import POISON, Refusal, StageResult
 
@@ -53,13 +55,20 @@ class RememberStage:
             return None
 
 
+def policy_here(settings: Settings) -> DecisionPolicy:
+    """Return the policy with the least similarity of the configured embedder; its model is not loaded."""
+    traits = embedder_traits(settings.embedder)
+    return policy_of(settings, vocabulary, {traits.revision: traits.similar_threshold})
+
+
 async def run(here: Here) -> None:
     """Run the stage until asked to stop."""
-    # The class knows the thresholds of its revision; the model itself is not needed here.
-    policy = policy_of(here.settings, vocabulary, {UseEmbedder.revision: UseEmbedder.similar_threshold})
-    identity = await cluster_identity(here.settings)
+    policy = policy_here(here.settings)
+    await ensure_topics(here.settings)
+    log = await known_log(here.settings, ROLE)
+    identity = identity_of(log, PROPOSALS.named(here.settings.topic_prefix))
     remember = await Remember.open(here.settings, here.codec, policy, topic_identity=identity, crash=here.crash)
     try:
-        await run_stage(here, RememberStage(remember, here.codec), writes_as=ROLE)
+        await run_stage(here, RememberStage(remember, here.codec), log=log)
     finally:
         await remember.close()

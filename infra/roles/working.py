@@ -7,9 +7,11 @@ from infra.roles.warm_up import ANSWER, TEXTS
 from infra.stage_process import now_ms, open_keys, run_stage
 from infra.worker_process import Here
 from schemas.inputs import TurnRecorded
+from schemas.topics import CHAT_TURNS
 from streams.gates.gate import gate0
 from streams.gates.outcome import ADMIT
-from streams.kafka import cluster_identity
+from streams.kafka import ensure_topics
+from streams.log_watch import identity_of, known_log
 from streams.postgres import pool
 from streams.text.masking import mask
 from streams.working import Working
@@ -22,12 +24,14 @@ async def run(here: Here) -> None:
     settings = here.settings
     await asyncio.to_thread(warm_up)
     async with open_keys(here) as keys, AsyncExitStack() as resources:
-        identity = await cluster_identity(settings)
+        await ensure_topics(settings)
+        log = await known_log(settings, ROLE)
+        identity = identity_of(log, CHAT_TURNS.named(settings.topic_prefix))
         connections = await pool(settings, ROLE, 2)
         resources.push_async_callback(connections.close)
         rows = WorkingRows(connections, identity, here.crash)
         stage = Working(mask, is_refused, rows, here.codec, keys, settings=settings, now_ms=now_ms)
-        await run_stage(here, stage, writes_as=ROLE)
+        await run_stage(here, stage, log=log)
 
 
 def warm_up() -> None:

@@ -1,10 +1,18 @@
 import math
 import struct
+import sys
+from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
+from pydantic import SecretStr
 
+from infra.roles.milvus import first_generation
+from infra.roles.remember import policy_here
+from projectors.generations import Detail
 from schemas.errors import Misconfigured
-from streams.embedding import load_embedder, unit_bytes
+from schemas.settings import Settings
+from streams.embedding import embedder_dimension, embedder_traits, load_embedder, unit_bytes
 
 
 def _cosine(left: bytes, right: bytes) -> float:
@@ -30,6 +38,51 @@ def test_the_same_sentence_in_two_languages_is_nearer_than_another_one() -> None
 def test_an_unknown_name_and_a_missing_extra_say_what_to_do() -> None:
     with pytest.raises(Misconfigured, match="unknown embedder"):
         load_embedder("word2vec")
+    with pytest.raises(Misconfigured, match="unknown embedder"):
+        embedder_traits("word2vec")
+
+
+def test_traits_are_those_of_the_loaded_embedder() -> None:
+    embedder, traits = load_embedder("use"), embedder_traits("use")
+    assert (embedder.revision, embedder.similar_threshold) == (traits.revision, traits.similar_threshold)
+    assert embedder.dimension == traits.dimension == embedder_dimension("use")
+
+
+class OtherModel:
+    """Stands for a model of the optional extra: it has another dimension than the default."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def get_sentence_embedding_dimension(self) -> int:
+        return 384
+
+
+@pytest.fixture
+def other(monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
+    library = ModuleType("sentence_transformers")
+    library.SentenceTransformer = OtherModel  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "sentence_transformers", library)
+    load_embedder.cache_clear()
+    yield Settings(embedder="sentence-transformers:Some/Model-v2", master_key=SecretStr("A" * 43 + "="))
+    load_embedder.cache_clear()
+
+
+def test_the_roles_take_revision_dimension_and_threshold_from_the_configured_embedder(other: Settings) -> None:
+    embedder = load_embedder(other.embedder)
+    assert first_generation(other) == Detail("st-model-v2", 384) == Detail(embedder.revision, embedder.dimension)
+    policy = policy_here(other)
+    assert policy.similarity_thresholds == {embedder.revision: embedder.similar_threshold}
+    default = other.model_copy(update={"embedder": "use"})
+    assert first_generation(default) == Detail("use-m3-1", 512)
+    assert policy_here(default).similarity_thresholds == {"use-m3-1": 0.6}
+
+
+def test_a_missing_extra_stops_the_role_that_needs_the_dimension(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    load_embedder.cache_clear()
+    with pytest.raises(Misconfigured, match="optional extra"):
+        first_generation(Settings(embedder="sentence-transformers:some/model"))
 
 
 def test_rows_are_scaled_to_length_one() -> None:

@@ -58,6 +58,22 @@ def test_migrating_again_changes_nothing_and_a_changed_file_is_refused(settings:
 
 
 @pytest.mark.stack
+def test_positions_kept_under_the_id_of_a_cluster_get_the_id_of_their_topic(settings: Settings) -> None:
+    (moved,) = (one for one in migrations_of("truth") if one.name == "0008_positions_of_topics.sql")
+    topics = {"p.chat.turns": "one/a", "p.memory.proposals": "one/b", "p.memory.changes": "one/c"}
+    with _connect(settings) as connection:
+        for topic, identity in topics.items():
+            connection.execute("INSERT INTO topic_identities (topic, identity) VALUES (%s, %s)", (topic, identity))
+        for role, partition, identity in (("remember", 0, "one"), ("working", 0, "one"), ("remember", 1, "two")):
+            connection.execute("INSERT INTO positions VALUES (%s, %s, %s, 7)", (role, partition, identity))
+        for _ in range(2):
+            connection.execute(moved.text)
+            found = connection.execute("SELECT role, partition, topic_identity, last_offset FROM positions").fetchall()
+            # Offsets of another cluster stay as they are, and stop whoever meets them.
+            assert set(found) == {("remember", 0, "one/b", 7), ("working", 0, "one/a", 7), ("remember", 1, "two", 7)}
+
+
+@pytest.mark.stack
 def test_a_new_pair_of_databases_is_made_from_nothing(settings: Settings) -> None:
     own = settings.model_copy(
         update={
