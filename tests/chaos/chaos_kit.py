@@ -105,7 +105,10 @@ async def until(holds: Callable[[], bool], what: Callable[[], str], seconds: flo
 
 
 async def all_ready(stack: LocalStack) -> None:
-    """Wait until every server and every worker is ready."""
+    """Wait until every server and every worker is ready; a server that an earlier test left down is started."""
+    for server in SERVERS:
+        if status_of(stack, server.name).state in {State.STOPPED, State.FAILED}:
+            await asyncio.to_thread(stack.restart, server.name)
     await until(lambda: not _unready(stack), lambda: f"not ready: {_unready(stack)}")
 
 
