@@ -53,19 +53,25 @@ def main(
     started_at = datetime.now(UTC)
     console = Console(width=None if sys.stdout.isatty() else 132)
     found: list[Group] = []
-    with Shown(console) as shown:
-        asyncio.run(_run(shown, order, found))
-    report = Report(
+    try:
+        with Shown(console) as shown:
+            asyncio.run(_run(shown, order, found))
+    finally:
+        # What was measured before a failure or Ctrl-C is worth keeping.
+        if json_file is not None:
+            json_file.write_bytes(_report(order, started_at, found).as_json())
+
+
+def _report(order: Order, started_at: datetime, found: list[Group]) -> Report:
+    return Report(
         command="python -m bench " + " ".join(sys.argv[1:]),
         started_at=started_at.isoformat(timespec="seconds"),
         cpus=os.cpu_count() or 1,
         python=platform.python_version(),
-        rows=rows,
+        rows=order.rows,
         turns=order.turns,
         groups=tuple(found),
     )
-    if json_file is not None:
-        json_file.write_bytes(report.as_json())
 
 
 async def _run(shown: Shown, order: Order, found: list[Group]) -> None:
