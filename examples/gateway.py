@@ -7,8 +7,8 @@ import asyncio
 
 from schemas.settings import load_settings
 from streams.key_store import KeyStore
-from streams.memory_reader import wait_for
 from streams.producer import TurnProducer
+from streams.remembered import wait_for
 
 TURNS = (
     ("alice", "My name is Alice and I'm allergic to peanuts", "Noted, Alice: no peanuts."),

@@ -23,8 +23,8 @@ from schemas.inputs import Origin, TurnRecorded
 from schemas.settings import Settings, load_settings
 from streams.importers import FORMATS, ImportedTurn, ImportOptions, read_turns
 from streams.key_store import KeyStore
-from streams.memory_reader import wait_for
 from streams.producer import Receipt, Scope, TurnProducer, check_body
+from streams.remembered import wait_for
 
 IMPORT_LINGER_MS = 5
 _IMPORT_CONNECTIONS = 8

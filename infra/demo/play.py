@@ -10,8 +10,8 @@ from infra.demo.conversation import Line
 from schemas.inputs import Origin
 from schemas.settings import Settings
 from streams.key_store import KeyStore
-from streams.memory_reader import wait_for
 from streams.producer import Scope, TurnProducer
+from streams.remembered import wait_for
 
 REMEMBER_SECONDS = 60.0
 

@@ -29,8 +29,8 @@ from schemas.errors import Broken, Retryable
 from schemas.inputs import Origin
 from schemas.settings import Settings
 from streams.key_store import KeyStore
-from streams.memory_reader import wait_for
 from streams.producer import TurnProducer
+from streams.remembered import wait_for
 
 ROOT = Path(__file__).parents[2]
 WORKERS = tuple(worker_name(role) for role in ROLES)

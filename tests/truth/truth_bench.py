@@ -15,8 +15,8 @@ from streams.changes import DecodedProposal
 from streams.crash import CrashPoints
 from streams.decision_policy import DecisionPolicy
 from streams.key_store import KeyStore
-from streams.memory_reader import MemoryReader
 from streams.postgres import Connection, connect
+from streams.postgres_truth import as_decided
 from streams.remember import Outcome, Remember
 from streams.sealed_records import seal_record
 
@@ -26,12 +26,11 @@ CLUSTER = "cluster-1"
 
 @dataclass
 class Bench:
-    """A running ``Remember`` with a reader, a key store and an administrator's connection."""
+    """A running ``Remember`` with a key store and an administrator's connection."""
 
     settings: Settings
     remember: Remember
     keys: KeyStore
-    reader: MemoryReader
     admin: Connection
 
     async def encode(self, proposal: DecodedProposal) -> bytes:
@@ -45,7 +44,13 @@ class Bench:
         return await self.remember.handle(await self.encode(proposal), partition, offset)
 
     async def memories(self, tenant_id: str = TENANT, user_id: str = USER) -> dict[str, Memory]:
-        return {m.memory_id: m for m in await self.reader.page(tenant_id, user_id, limit=10_000)}
+        rows = await self.rows(
+            "SELECT record::text FROM memory_records WHERE tenant_id = %s AND user_id = %s ORDER BY memory_id",
+            tenant_id,
+            user_id,
+        )
+        found = [as_decided(msgspec.json.decode(row[0], type=Memory)) for row in rows]
+        return {memory.memory_id: memory for memory in found}
 
     async def rows(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Ask as administrator, past every policy."""
@@ -58,12 +63,10 @@ async def opened(
 ) -> AsyncIterator[Bench]:
     remember = await Remember.open(settings, CODEC, policy, topic_identity=cluster, crash=crash)
     keys = await KeyStore.open(settings)
-    reader = await MemoryReader.open(settings)
     admin = await connect(settings, settings.postgres_admin_user, autocommit=True)
     try:
-        yield Bench(settings, remember, keys, reader, admin)
+        yield Bench(settings, remember, keys, admin)
     finally:
         await admin.close()
-        await reader.close()
         await keys.close()
         await remember.close()
