@@ -13,9 +13,10 @@ from typing import Any
 import faust
 from faust import streams as faust_streams
 
-from schemas.errors import Broken, Misconfigured
+from schemas.errors import Misconfigured
 from schemas.inputs import Origin
 from schemas.settings import Settings
+from streams.acknowledgements import acknowledged
 from streams.delivery import Delivery
 from streams.heartbeat import Heartbeat
 from streams.kafka import AIOKafkaProducer, connection, translated
@@ -24,8 +25,6 @@ from streams.stage import Output, Stage
 # 1 MiB inputs: so many wait in memory at most before fetching pauses.
 _BUFFER_EVENTS = 256
 _COMMIT_SECONDS = 1.0
-_QUICK_SECONDS = 1.0
-_ACKNOWLEDGED_WITHIN_SECONDS = 30.0
 
 
 class KafkaSender:
@@ -44,15 +43,7 @@ class KafkaSender:
         """
         if not outputs:
             return
-        task = asyncio.ensure_future(self._send_all(outputs))
-        done, _ = await asyncio.wait((task,), timeout=_QUICK_SECONDS)
-        if not done:
-            self._heartbeat.set("waiting", "Kafka has not acknowledged a record yet")
-            done, _ = await asyncio.wait((task,), timeout=_ACKNOWLEDGED_WITHIN_SECONDS)
-        if not done:
-            task.cancel()
-            raise Broken(f"Kafka did not acknowledge a record within {_ACKNOWLEDGED_WITHIN_SECONDS:.0f} s")
-        task.result()
+        await acknowledged(self._send_all(outputs), self._heartbeat.set)
 
     async def _send_all(self, outputs: Sequence[Output]) -> None:
         async with translated("sending a stage's outputs"):

@@ -1,13 +1,14 @@
 """The relay: takes committed rows from the outbox and publishes them, in order per user, at least once.
 
 One process owns a shard as long as its Postgres session lives; further relays stand by. A row leaves the outbox only after
-Kafka acknowledged what it became. Called by the worker. It never decides anything and never writes a memory.
+Kafka acknowledged what it became. A session ends only when nothing it sent is on its way any more; where that cannot be had,
+the process ends. Called by the worker. It never decides anything and never writes a memory.
 """
 
 import asyncio
 import random
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import structlog
 
@@ -15,12 +16,14 @@ from schemas.codec import Codec
 from schemas.errors import Broken, Misconfigured, Rejected, Retryable
 from schemas.settings import Settings
 from streams import kafka
+from streams.acknowledgements import PATIENCE, Patience, acknowledged
 from streams.crash import CrashPoints
 from streams.postgres_outbox import Outbox
 from streams.publication import Message, OutboxRow, last_of_memory, messages_of
 
 _LONGEST_PAUSE_SECONDS = 5.0
 _SHARD_SECONDS = 2.0
+Acknowledgement: TypeAlias = "asyncio.Future[Any]"
 
 
 class Beat(Protocol):
@@ -42,6 +45,7 @@ class Relay:
         crash: CrashPoints | None = None,
         beat: Beat | None = None,
         chance: random.Random | None = None,
+        patience: Patience = PATIENCE,
     ) -> None:
         self._settings = settings
         self._codec = codec
@@ -49,11 +53,16 @@ class Relay:
         self._beat = beat
         self._chance = chance or random.Random()  # noqa: S311 - jitter, not a secret
         self._log: Any = structlog.get_logger().bind(stage="relay")
+        self._patience = patience
         self._pause_seconds = 0.0
         self.published = 0
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Publish until ``stop`` is set. A silent Postgres or Kafka is waited for; raises ``Broken`` when going on loses data."""
+        """Publish until ``stop`` is set; a Postgres or Kafka that is away is waited for.
+
+        Raises ``Broken`` when Kafka stays silent about what was sent: the process must end, so that no second producer runs
+        beside the one that still tries.
+        """
         while not stop.is_set():
             try:
                 await self._session(stop)
@@ -98,7 +107,7 @@ class Relay:
         truth = await outbox.truth_of(rows)
         last = last_of_memory(rows)
         failed: dict[str, tuple[OutboxRow, Rejected]] = {}
-        sent: list[tuple[OutboxRow, list[asyncio.Future[Any]]]] = []
+        prepared: list[tuple[OutboxRow, Sequence[Message]]] = []
         for row in rows:
             if row.user in failed:
                 continue
@@ -113,8 +122,9 @@ class Relay:
             except Rejected as error:
                 failed[row.user] = (row, error)
                 continue
-            sent.append((row, [await self._send(producer, message) for message in messages]))
-        done = await self._acknowledged(sent, failed)
+            prepared.append((row, messages))
+        sent = await acknowledged(self._sent(producer, prepared, failed), self._show, self._patience)
+        done = await self._done(sent, failed)
         self._crash.visit("after_relay_send")
         if done:
             self._crash.visit("before_outbox_done")
@@ -123,11 +133,34 @@ class Relay:
         for row, refusal in failed.values():
             await self._put_off(outbox, row, refusal)
 
-    async def _send(self, producer: Any, message: Message) -> "asyncio.Future[Any]":
+    async def _sent(
+        self,
+        producer: Any,
+        prepared: Sequence[tuple[OutboxRow, Sequence[Message]]],
+        failed: dict[str, tuple[OutboxRow, Rejected]],
+    ) -> list[tuple[OutboxRow, list[Acknowledgement]]]:
+        """Hand all messages to the client and wait until nothing is on its way any more, also when handing over fails."""
+        sent: list[tuple[OutboxRow, list[Acknowledgement]]] = []
+        try:
+            for row, messages in prepared:
+                if row.user in failed and failed[row.user][0].outbox_id < row.outbox_id:
+                    continue
+                futures: list[Acknowledgement] = []
+                sent.append((row, futures))
+                try:
+                    for message in messages:
+                        futures.append(await self._send(producer, message))  # noqa: PERF401 - kept when the next one fails
+                except Rejected as error:
+                    failed[row.user] = (row, error)
+        finally:
+            await asyncio.gather(*(future for _, futures in sent for future in futures), return_exceptions=True)
+        return sent
+
+    async def _send(self, producer: Any, message: Message) -> Acknowledgement:
         """Hand one message to the client; the next one waits for that, so order per partition is kept."""
         topic = message.topic.named(self._settings.topic_prefix)
         async with kafka.translated(f"sending to {topic}"):
-            future: asyncio.Future[Any] = await producer.send(
+            future: Acknowledgement = await producer.send(
                 topic,
                 message.value,
                 key=message.key,
@@ -137,11 +170,10 @@ class Relay:
             return future
 
     @staticmethod
-    async def _acknowledged(
-        sent: Sequence[tuple[OutboxRow, list["asyncio.Future[Any]"]]], failed: dict[str, tuple[OutboxRow, Rejected]]
+    async def _done(
+        sent: Sequence[tuple[OutboxRow, list[Acknowledgement]]], failed: dict[str, tuple[OutboxRow, Rejected]]
     ) -> list[OutboxRow]:
-        """Wait for every acknowledgement; return the rows that are done and note those the broker refuses for good."""
-        await asyncio.gather(*(future for _, futures in sent for future in futures), return_exceptions=True)
+        """Return the rows whose messages were all acknowledged; note those that the broker refuses for good."""
         done = []
         for row, futures in sent:
             try:
@@ -149,7 +181,8 @@ class Relay:
                     async with kafka.translated("waiting for acknowledgements"):
                         future.result()
             except Rejected as error:
-                failed.setdefault(row.user, (row, error))
+                if row.user not in failed or failed[row.user][0].outbox_id > row.outbox_id:
+                    failed[row.user] = (row, error)
             except Broken as error:
                 # The client lost its sequence; with a new one the batch is sent again.
                 raise Retryable(str(error)) from error

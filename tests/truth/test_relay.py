@@ -156,14 +156,17 @@ async def test_repairs_go_to_the_topic_of_the_store_alone_with_their_header(topi
         shard = partition_of(TENANT, USER, topics.partitions)
         await bench.rows("DELETE FROM memory_outbox RETURNING 1")
         unknown = "11111111-1111-1111-1111-111111111111"
-        for aggregate, target, event_type in (
-            (memory.memory_id, "memory", "memory.updated"), (unknown, "memory", "memory.updated"), ("e-1", "working", "orphaned"),
+        header = b'{"store":"milvus"}'
+        placed = b'{"store":"influx","generation":1,"observed_version":3,"place":"s-1/3/1700000000000"}'
+        for aggregate, target, event_type, repair in (
+            (memory.memory_id, "memory", "memory.updated", header), (unknown, "memory", "memory.updated", header),
+            ("e-1", "working", "orphaned", placed),
         ):  # fmt: skip
             await bench.rows(
                 "INSERT INTO memory_outbox (event_id, aggregate_id, tenant_id, user_id, shard, aggregate_version, event_type,"
                 " target, repair_header, repair_dedupe_key)"
-                " VALUES (gen_random_uuid(), %s, %s, %s, %s, 4, %s, %s, '{\"store\":\"milvus\"}', %s) RETURNING 1",
-                aggregate, TENANT, USER, shard, event_type, target, f"milvus:{aggregate}",
+                " VALUES (gen_random_uuid(), %s, %s, %s, %s, 4, %s, %s, %s, %s) RETURNING 1",
+                aggregate, TENANT, USER, shard, event_type, target, repair.decode(), f"milvus:{aggregate}",
             )  # fmt: skip
         async with running(topics):
             await drained(bench)
@@ -171,7 +174,7 @@ async def test_repairs_go_to_the_topic_of_the_store_alone_with_their_header(topi
         found = [
             (CODEC.decode(value, MemoryUpdated), headers) for _, _, value, headers in await records_of(topics, UPDATED)
         ]
-        assert [h for _, h in found] == [{"repair": b'{"store":"milvus"}'}] * 2
+        assert [h for _, h in found] == [{"repair": header}] * 2
         assert (found[0][0].memory, found[0][0].version) == (memory, 1)
         assert (found[1][0].op, found[1][0].memory, found[1][0].version, found[1][0].memory_id) == (
             "orphaned",
@@ -181,7 +184,13 @@ async def test_repairs_go_to_the_topic_of_the_store_alone_with_their_header(topi
         )
         ((_, key, value, headers),) = await records_of(topics, WORKING)
         event = CODEC.decode(value, WorkingEvent)
-        assert (event.event_type, event.event_id, key, list(headers)) == ("orphaned", "e-1", b"acme/alice", ["repair"])
+        assert (event.event_type, event.event_id, key, headers) == (
+            "orphaned",
+            "e-1",
+            b"acme/alice",
+            {"repair": placed},
+        )
+        assert (event.session_id, event.sequence, event.occurred_at_ms) == ("s-1", 3, 1_700_000_000_000)
 
 
 async def test_a_poison_row_holds_back_its_user_alone_dies_and_can_be_requeued(topics: Settings) -> None:
