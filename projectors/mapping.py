@@ -4,7 +4,6 @@ Called by the projector. Thin: decoding is the codec's, the shape is the project
 ``Rejected``, in its place, and stops nothing.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
@@ -15,15 +14,14 @@ from projectors.entries import Fingerprint, Generation
 from projectors.projection import GraphNode, InfluxPoint, MilvusRow, influx_point, milvus_row, neo4j_node
 from schemas.codec import Codec
 from schemas.errors import Rejected
-from schemas.memories import MemoryUpdated, Repair
+from schemas.memories import REPAIR_HEADER, MemoryUpdated, Repair
 from schemas.topics import UPDATED, WORKING, Topic
 from schemas.working import WorkingEvent, WorkingPayload
 
 Item = TypeVar("Item")
-OpenPayload = Callable[[WorkingEvent], Awaitable[WorkingPayload | None]]
-REPAIR_HEADER = "repair"
+Payload = WorkingPayload | Rejected | None
+OpenPayloads = Callable[[Sequence[WorkingEvent]], Awaitable[Sequence[Payload]]]
 _REPAIR = msgspec.json.Decoder(Repair)
-_AT_ONCE = 8
 
 
 class Record(Protocol):
@@ -89,28 +87,19 @@ class Neo4jMapping:
 
 
 class InfluxMapping:
-    """``working.events`` as points; ``open_payload`` unseals, and gives ``None`` where the key is destroyed."""
+    """``working.events`` as points; ``open_payloads`` unseals, and gives ``None`` where a key is destroyed."""
 
     topic: Topic = WORKING
 
-    def __init__(self, codec: Codec, open_payload: OpenPayload) -> None:
+    def __init__(self, codec: Codec, open_payloads: OpenPayloads) -> None:
         self._codec = codec
-        self._open_payload = open_payload
+        self._open_payloads = open_payloads
 
     async def changes(self, records: Sequence[Record], generation: Generation) -> list[Change[InfluxPoint] | Rejected]:
-        """Return the point of each event; a few payloads are opened at a time."""
+        """Return the point of each event; the payloads of a batch are opened together."""
         events = [self._event(record) for record in records]
-        turnstile = asyncio.Semaphore(_AT_ONCE)
-
-        async def payload(event: WorkingEvent) -> WorkingPayload | Rejected | None:
-            async with turnstile:
-                try:
-                    return await self._open_payload(event)
-                except Rejected as error:
-                    return error
-
         sealed = [event for event in events if isinstance(event, WorkingEvent) and event.body is not None]
-        opened = dict(zip(map(id, sealed), await asyncio.gather(*map(payload, sealed)), strict=True))
+        opened = dict(zip(map(id, sealed), await self._open_payloads(sealed), strict=True))
         return [
             event if isinstance(event, Rejected) else _point_change(record, event, opened.get(id(event)))
             for record, event in zip(records, events, strict=True)
@@ -123,9 +112,7 @@ class InfluxMapping:
             return error
 
 
-def _point_change(
-    record: Record, event: WorkingEvent, opened: WorkingPayload | Rejected | None
-) -> Change[InfluxPoint] | Rejected:
+def _point_change(record: Record, event: WorkingEvent, opened: Payload) -> Change[InfluxPoint] | Rejected:
     # What stands outside a seal that cannot be opened is still true: the point is written without text.
     problem = opened if isinstance(opened, Rejected) else None
     try:

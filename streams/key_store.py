@@ -6,21 +6,23 @@ stage and the relay's readers. Destroying a key is how content leaves the log; c
 
 import secrets
 import uuid
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from schemas.errors import Misconfigured, Rejected, Retryable
+from schemas.ids import check_id
 from schemas.sealing import KEY_BYTES, NONCE_BYTES, DataKey, derive_key
 from schemas.settings import Settings
 from streams.expiring import Expiring
-from streams.postgres import Connection, Pool, borrowed, pool, scoped, sql
+from streams.postgres import Connection, Pool, borrowed, pool, scoped, sql, translated
 
 ROLE = "engram_keys"
 _CACHED_KEYS = 10_000
 _TRIES = 3
+Answer = TypeVar("Answer")
 
 
 class UserKey(NamedTuple):
@@ -46,7 +48,8 @@ class KeyStore:
     async def open(cls, settings: Settings, *, max_connections: int = 4) -> "KeyStore":
         """Connect to the key store; raises ``Retryable`` (no server) or ``Misconfigured`` (no master key)."""
         master = settings.master_key_bytes()
-        connections = await pool(settings, ROLE, max_connections, database=settings.postgres_keys_database)
+        database = settings.postgres_keys_database
+        connections = await pool(settings, ROLE, max_connections, database=database, autocommit=True)
         return cls(connections, master, settings.key_cache_seconds)
 
     async def close(self) -> None:
@@ -59,53 +62,102 @@ class KeyStore:
         """Return ``count`` new data keys of a user, stored before they are returned; one write for all of them."""
         if count < 1:
             return ()
+        return await self._on_connection(lambda connection: self._mint(connection, tenant_id, user_id, count))
+
+    async def _mint(self, connection: Connection, tenant_id: str, user_id: str, count: int) -> tuple[DataKey, ...]:
         made = tuple(DataKey(str(uuid.uuid4()), secrets.token_bytes(KEY_BYTES)) for _ in range(count))
-        async with borrowed(self._connections) as connection:
-            for _ in range(_TRIES):
-                owner = await self._user_key(connection, tenant_id, user_id)
-                if await _store(connection, tenant_id, user_id, owner, made):
-                    for key in made:
-                        self._data_keys.put((tenant_id, user_id, key.key_id), key)
-                    return made
-                # The user was erased since the key was cached: begin with the next generation.
-                self._user_keys.drop((tenant_id, user_id))
+        for _ in range(_TRIES):
+            owner = await self._user_key(connection, tenant_id, user_id)
+            if await _store(connection, tenant_id, user_id, owner, made):
+                for key in made:
+                    self._data_keys.put((tenant_id, user_id, key.key_id), key)
+                return made
+            # The user was erased since the key was cached: begin with the next generation.
+            self._user_keys.drop((tenant_id, user_id))
         raise Retryable("the user's key is being replaced while data keys are made")
 
     async def key(self, tenant_id: str, user_id: str, key_id: str) -> DataKey:
-        """Return a data key; raises ``Rejected``: ``erased`` when it was destroyed, ``unknown_key`` when this user has none."""
+        """Return a data key; raises ``Rejected``: ``erased`` when it was destroyed, ``unknown_key`` when this user has none.
+
+        ``bad_seal`` says that what is stored of it is damaged.
+        """
         cached = self._data_keys.get((tenant_id, user_id, key_id))
-        if cached is not None:
-            return cached
-        try:
-            identity = str(uuid.UUID(key_id))
-        except ValueError:
-            raise Rejected("the key id is not a UUID", code="unknown_key") from None
-        names = {"tenant_id": tenant_id, "user_id": user_id, "key_id": identity}
-        async with borrowed(self._connections) as connection, scoped(connection, tenant_id, user_id):
-            row = await (await connection.execute(sql("data_key"), names, binary=True)).fetchone()
+        return opened((await self.keys(tenant_id, user_id, (key_id,)))[key_id] if cached is None else cached)
+
+    async def keys(self, tenant_id: str, user_id: str, key_ids: Sequence[str]) -> dict[str, DataKey | Rejected]:
+        """Return each of a user's data keys, or why it does not open (as ``key`` raises it); one query for those not cached.
+
+        Raises ``Rejected`` (``bad_id``), ``Retryable``, and ``Misconfigured`` when the master key is another one.
+        """
+        found: dict[str, DataKey | Rejected] = {}
+        wanted: dict[str, str] = {}
+        for key_id in key_ids:
+            cached = self._data_keys.get((tenant_id, user_id, key_id))
+            if cached is not None:
+                found[key_id] = cached
+                continue
+            try:
+                wanted[key_id] = str(uuid.UUID(key_id))
+            except ValueError:
+                found[key_id] = Rejected("the key id is not a UUID", code="unknown_key")
+        if wanted:
+            rows = await self._read(tenant_id, user_id, list(wanted.values()))
+            for key_id, identity in wanted.items():
+                found[key_id] = self._opened(tenant_id, user_id, key_id, rows.get(identity))
+        return found
+
+    async def _read(self, tenant_id: str, user_id: str, identities: list[str]) -> dict[str, tuple[Any, ...]]:
+        check_id("tenant_id", tenant_id)
+        check_id("user_id", user_id)
+        names = {"tenant_id": tenant_id, "user_id": user_id, "key_ids": identities}
+
+        async def read(connection: Connection) -> list[tuple[Any, ...]]:
+            with translated():
+                return await (await connection.execute(sql("data_keys"), names, binary=True)).fetchall()
+
+        return {str(row[0]): row[1:] for row in await self._on_connection(read)}
+
+    def _opened(self, tenant_id: str, user_id: str, key_id: str, row: tuple[Any, ...] | None) -> DataKey | Rejected:
         if row is None:
-            raise Rejected("the key is unknown to the key store", code="unknown_key")
+            return Rejected("the key is unknown to the key store", code="unknown_key")
         nonce, wrapped, _, owner_nonce, owner_wrapped = row
         if wrapped is None or owner_wrapped is None:
-            raise Rejected("the key of this record was destroyed", code="erased")
-        owner = self._unwrap(self._master, owner_nonce, owner_wrapped, f"{tenant_id}/{user_id}")
-        key = DataKey(key_id, self._unwrap(owner, nonce, wrapped, f"{tenant_id}/{user_id}/{identity}"))
+            return Rejected("the key of this record was destroyed", code="erased")
+        owner = self._unwrap(owner_nonce, owner_wrapped, f"{tenant_id}/{user_id}")
+        try:
+            name = f"{tenant_id}/{user_id}/{uuid.UUID(key_id)}"
+            key = DataKey(key_id, AESGCM(owner).decrypt(nonce, wrapped, name.encode()))
+        except (InvalidTag, ValueError):
+            # The user's key opened, so the master key is right: this one row is damaged, and the rest can go on.
+            return Rejected("the key of this record is damaged in the key store", code="bad_seal")
         self._data_keys.put((tenant_id, user_id, key_id), key)
         return key
+
+    async def _on_connection(self, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+        """Do ``work`` with a connection; once more with another one where the first turned out to be lost.
+
+        A restarted server leaves dead connections behind, which is nobody's error. ``work`` may be begun twice.
+        """
+        async with borrowed(self._connections) as connection:
+            try:
+                return await work(connection)
+            except Retryable:
+                if not connection.broken:
+                    raise
+        async with borrowed(self._connections) as connection:
+            return await work(connection)
 
     async def destroy_keys(self, tenant_id: str, user_id: str, key_ids: Sequence[str]) -> None:
         """Destroy data keys of a user; other processes forget them within ``key_cache_seconds``. Repeating is harmless."""
         names = {"tenant_id": tenant_id, "user_id": user_id, "key_ids": list(key_ids)}
-        async with borrowed(self._connections) as connection, scoped(connection, tenant_id, user_id):
-            await connection.execute(sql("data_keys_destroy"), names)
+        await self._on_connection(lambda connection: _execute(connection, "data_keys_destroy", names))
         for key_id in key_ids:
             self._data_keys.drop((tenant_id, user_id, key_id))
 
     async def destroy_user(self, tenant_id: str, user_id: str) -> None:
         """Destroy every key of a user; a returning user gets a new one. Repeating is harmless."""
         names = {"tenant_id": tenant_id, "user_id": user_id}
-        async with borrowed(self._connections) as connection, scoped(connection, tenant_id, user_id):
-            await connection.execute(sql("user_keys_destroy"), names)
+        await self._on_connection(lambda connection: _execute(connection, "user_keys_destroy", names))
         self._user_keys.drop((tenant_id, user_id))
         self._data_keys.drop_where(lambda name: name[:2] == (tenant_id, user_id))
 
@@ -121,18 +173,30 @@ class KeyStore:
                     nonce, wrapped = _wrap(self._master, secrets.token_bytes(KEY_BYTES), f"{tenant_id}/{user_id}")
                     await connection.execute(sql("user_key_create"), {**names, "nonce": nonce, "wrapped": wrapped})
             if row is not None:
-                material = self._unwrap(self._master, row[1], row[2], f"{tenant_id}/{user_id}")
+                material = self._unwrap(row[1], row[2], f"{tenant_id}/{user_id}")
                 owner = UserKey(row[0], material)
                 self._user_keys.put((tenant_id, user_id), owner)
                 return owner
         raise Retryable("the user's key could not be made")
 
-    @staticmethod
-    def _unwrap(key: bytes, nonce: bytes, wrapped: bytes, name: str) -> bytes:
+    def _unwrap(self, nonce: bytes, wrapped: bytes, name: str) -> bytes:
+        """Return the material of a user's key; only this one tells whether the master key is right."""
         try:
-            return AESGCM(key).decrypt(nonce, wrapped, name.encode())
+            return AESGCM(self._master).decrypt(nonce, wrapped, name.encode())
         except InvalidTag:
             raise Misconfigured("ENGRAM_MASTER_KEY is not the key that this key store was made with") from None
+
+
+def opened(found: DataKey | Rejected) -> DataKey:
+    """Return what ``KeyStore.keys`` found under one id, or raise it."""
+    if isinstance(found, Rejected):
+        raise found
+    return found
+
+
+async def _execute(connection: Connection, statement: str, names: dict[str, Any]) -> None:
+    async with scoped(connection, names["tenant_id"], names["user_id"]):
+        await connection.execute(sql(statement), names)
 
 
 def _wrap(key: bytes, material: bytes, name: str) -> tuple[bytes, bytes]:

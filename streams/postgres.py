@@ -5,8 +5,9 @@ Called by ``remember``, ``working``, the relay and the readers. Only this file a
 """
 
 import asyncio
+import select
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, LiteralString
@@ -61,9 +62,9 @@ psycopg.adapters.register_dumper(VectorParameter, _VectorDumper)
 
 
 @cache
-def sql(name: str) -> LiteralString:
-    """Return the text of ``streams/sql/<name>.sql``; it is read once in the life of the process."""
-    return (SQL_FOLDER / f"{name}.sql").read_text("utf-8")
+def sql(name: str, folder: Path = SQL_FOLDER) -> LiteralString:
+    """Return the text of ``<folder>/<name>.sql``, by default of this package; read once in the life of the process."""
+    return (folder / f"{name}.sql").read_text("utf-8")
 
 
 def connection_text(settings: Settings, role: str, database: str | None = None) -> str:
@@ -100,15 +101,20 @@ async def connect(
         )
 
 
-async def pool(settings: Settings, role: str, max_size: int, *, database: str | None = None) -> Pool:
-    """Open a pool of at most ``max_size`` connections as ``role``; raises ``Retryable`` when the first one fails."""
+async def pool(
+    settings: Settings, role: str, max_size: int, *, database: str | None = None, autocommit: bool = False
+) -> Pool:
+    """Open a pool of at most ``max_size`` connections as ``role``; raises ``Retryable`` when the first one fails.
+
+    With ``autocommit`` a single statement is a transaction of its own; ``scoped`` makes one of several as ever.
+    """
     opened: Pool = AsyncConnectionPool(
         connection_text(settings, role, database),
         min_size=1,
         max_size=max_size,
-        kwargs={"prepare_threshold": 2},
+        kwargs={"prepare_threshold": 2, "autocommit": autocommit},
         timeout=settings.postgres_connect_timeout_seconds,
-        check=AsyncConnectionPool.check_connection,
+        check=_check,
         reconnect_timeout=settings.postgres_connect_timeout_seconds,
         open=False,
     )
@@ -118,6 +124,20 @@ async def pool(settings: Settings, role: str, max_size: int, *, database: str | 
         await opened.close()
         raise Retryable(f"Postgres does not answer at {settings.postgres_host}:{settings.postgres_port}") from error
     return opened
+
+
+async def _check(connection: Connection) -> None:
+    """Ask the server only where something came in while the connection lay idle, which is how a lost one looks.
+
+    Asking every time costs a round trip for each statement. Who borrows a connection that is lost after this sees
+    ``Retryable``.
+    """
+    with suppress(psycopg.OperationalError):
+        idle = select.poll()
+        idle.register(connection.fileno(), select.POLLIN)
+        if not idle.poll(0):
+            return
+    await AsyncConnectionPool.check_connection(connection)
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ from streams.crash import CrashPoints
 from streams.decide import decide
 from streams.decision_policy import DecisionPolicy
 from streams.decision_state import Needs, UserState, further_needs, needs_of
-from streams.key_store import KeyStore
+from streams.key_store import KeyStore, opened
 from streams.postgres import Connection, Pool, borrowed, pool, scoped
 from streams.postgres_truth import Loaded, Published, load, lock_position, move_position, write
 from streams.sealed_records import open_record, seal_record
@@ -82,7 +82,7 @@ class Remember:
         topic_identity: str,
         crash: CrashPoints | None = None,
     ) -> "Remember":
-        """Connect to both databases. ``topic_identity`` is the id of the Kafka cluster whose offsets are stored."""
+        """Connect to both databases. ``topic_identity`` has the ids of cluster and topic (``known_log``)."""
         keys = await KeyStore.open(settings)
         try:
             connections = await pool(settings, ROLE, 2)
@@ -177,10 +177,9 @@ class Remember:
         fresh = [name for name in names if name not in known]
         made = await self._spare.take(self._keys, tenant_id, user_id, len(fresh))
         keys = dict(zip(fresh, made, strict=True))
-        for name in names:
-            if name in known:
-                keys[name] = await self._keys.key(tenant_id, user_id, known[name])
-        return keys
+        # One query for all: the truth's transaction stands open meanwhile.
+        own = await self._keys.keys(tenant_id, user_id, [known[name] for name in names if name in known])
+        return keys | {name: opened(own[known[name]]) for name in names if name in known}
 
     async def _write(  # noqa: PLR0917 - each argument has a type of its own
         self,

@@ -23,7 +23,7 @@ from schemas.memories import MemoryUpdated, Repair
 from schemas.routing import partition_of
 from schemas.settings import Settings
 from schemas.topics import UPDATED, WORKING
-from schemas.working import WorkingEvent, WorkingPayload
+from schemas.working import WorkingEvent
 from streams.crash import CrashPoints
 from streams.kafka import committed_offsets, end_offsets, producer, send, started
 from streams.postgres import connect
@@ -36,8 +36,8 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-async def open_nothing(event: WorkingEvent) -> WorkingPayload | None:
-    return None
+async def open_nothing(events: Sequence[WorkingEvent]) -> list[None]:
+    return [None for _ in events]
 
 
 def mapping_of(store: str) -> Mapping[Any]:

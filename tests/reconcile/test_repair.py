@@ -3,7 +3,7 @@
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -91,8 +91,8 @@ async def running(topics: Settings) -> AsyncIterator[Running]:
         await door.close()
 
 
-async def _nothing(_event: object) -> None:
-    return None
+async def _nothing(events: Sequence[object]) -> list[None]:
+    return [None for _ in events]
 
 
 async def _refused(_record: object, error: Rejected) -> None:

@@ -3,12 +3,15 @@
 import asyncio
 
 import pytest
+from psycopg.errors import InsufficientPrivilege
+from truth_bench import opened
+from truth_world import asked, candidate, said
 
 from schemas.errors import Misconfigured, Rejected
 from schemas.settings import Settings
 from streams.expiring import Expiring
-from streams.key_store import KeyStore
-from streams.postgres import connect
+from streams.key_store import ROLE, KeyStore
+from streams.postgres import Connection, connect
 
 KEY = "acme", "alice"
 
@@ -118,3 +121,176 @@ async def test_another_master_key_is_named_as_the_mistake(settings: Settings) ->
     with pytest.raises(Misconfigured, match="ENGRAM_MASTER_KEY"):
         await wrong.key(*KEY, key.key_id)
     await wrong.close()
+
+
+@pytest.mark.stack
+async def test_many_keys_come_with_one_query_and_each_says_why_it_does_not_open(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, fresh = await KeyStore.open(settings), await KeyStore.open(settings)
+    made = await store.mint(*KEY, 5)
+    (foreign,) = await store.mint("acme", "bob", 1)
+    await store.destroy_keys(*KEY, [made[0].key_id])
+    assert await fresh.key(*KEY, made[4].key_id) == made[4]
+    queries: list[list[str]] = []
+    read = fresh._read
+
+    async def counted(tenant_id: str, user_id: str, identities: list[str]) -> dict[str, tuple[object, ...]]:
+        queries.append(identities)
+        return await read(tenant_id, user_id, identities)
+
+    monkeypatch.setattr(fresh, "_read", counted)
+    names = [*(key.key_id for key in made), foreign.key_id, "nonsense", made[1].key_id.upper()]
+    found = await fresh.keys(*KEY, names)
+    assert [found[key.key_id] for key in made[1:]] == list(made[1:])
+    assert {name: one.code for name, one in found.items() if isinstance(one, Rejected)} == {
+        made[0].key_id: "erased", foreign.key_id: "unknown_key", "nonsense": "unknown_key",
+    }  # fmt: skip
+    again = found[made[1].key_id.upper()]
+    assert not isinstance(again, Rejected)
+    assert again.material == made[1].material
+    assert len(queries) == 1
+    assert made[4].key_id not in queries[0]
+    assert await fresh.keys(*KEY, []) == {}
+    assert await fresh.keys(*KEY, [made[2].key_id]) == {made[2].key_id: made[2]}
+    assert len(queries) == 1
+    with pytest.raises(Rejected, match="tenant_id"):
+        await fresh.keys("", "alice", [made[2].key_id])
+    await store.close()
+    await fresh.close()
+
+
+@pytest.mark.stack
+async def test_a_damaged_key_is_the_fault_of_one_record_and_a_damaged_user_key_that_of_the_master_key(
+    settings: Settings,
+) -> None:
+    store, fresh = await KeyStore.open(settings), await KeyStore.open(settings)
+    first, second = await store.mint(*KEY, 2)
+    admin = await connect(
+        settings, settings.postgres_admin_user, database=settings.postgres_keys_database, autocommit=True
+    )
+    await admin.execute(
+        "UPDATE data_keys SET wrapped = set_byte(wrapped, 0, 255 - get_byte(wrapped, 0)) WHERE key_id = %s",
+        [first.key_id],
+    )
+    with pytest.raises(Rejected) as damaged:
+        await fresh.key(*KEY, first.key_id)
+    assert damaged.value.code == "bad_seal"
+    found = await fresh.keys(*KEY, [first.key_id, second.key_id])
+    assert found[second.key_id] == second
+    await admin.execute("UPDATE user_keys SET wrapped = set_byte(wrapped, 0, 255 - get_byte(wrapped, 0))")
+    other = await KeyStore.open(settings)
+    with pytest.raises(Misconfigured):
+        await other.key(*KEY, second.key_id)
+    await admin.close()
+    for each in (store, fresh, other):
+        await each.close()
+
+
+@pytest.mark.stack
+async def test_the_one_statement_that_reads_keys_stands_under_the_policies_and_leaves_no_scope(
+    settings: Settings,
+) -> None:
+    store = await KeyStore.open(settings)
+    (mine,) = await store.mint(*KEY, 1)
+    (other,) = await store.mint("acme", "bob", 1)
+    await store.close()
+    database = settings.postgres_keys_database
+    connection = await connect(settings, ROLE, database=database, autocommit=True)
+    admin = await connect(settings, settings.postgres_admin_user, database=database, autocommit=True)
+    ask = "SELECT found_key::text FROM data_keys_of(%s, %s, %s::uuid[])"
+    both = [mine.key_id, other.key_id]
+    for user, key in (("alice", mine), ("bob", other)):
+        assert await (await connection.execute(ask, ("acme", user, both))).fetchall() == [(key.key_id,)]
+        with pytest.raises(InsufficientPrivilege):
+            await connection.execute("SELECT key_id FROM data_keys")
+    for tenant, user in (("", "alice"), ("acme", "")):
+        with pytest.raises(InsufficientPrivilege, match="is not set"):
+            await connection.execute(ask, (tenant, user, both))
+    (facts,) = await (
+        await admin.execute(
+            "SELECT prosecdef, pg_get_userbyid(proowner), has_function_privilege('engram_writer', oid, 'EXECUTE')"
+            " FROM pg_proc WHERE proname = 'data_keys_of'"
+        )
+    ).fetchall()
+    assert facts == (False, "engram_owner", False)
+    # The control: it is the policies that refuse an empty scope, not the statement.
+    await admin.execute(
+        "ALTER TABLE data_keys DISABLE ROW LEVEL SECURITY; ALTER TABLE user_keys DISABLE ROW LEVEL SECURITY"
+    )
+    assert await (await connection.execute(ask, ("", "alice", both))).fetchall() == []
+    await connection.close()
+    await admin.close()
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize("when", ["while idle", "just after it was borrowed"])
+async def test_a_restarted_postgres_is_nobodys_error(
+    settings: Settings, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, gateway = await KeyStore.open(settings), await KeyStore.open(settings)
+    (key,) = await gateway.mint(*KEY, 1)
+    await store.mint("acme", "bob", 1)
+    admin = await connect(settings, settings.postgres_admin_user, autocommit=True)
+    cut = (
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+        " WHERE usename = 'engram_keys' AND datname = %s AND pid = ANY(%s)"
+    )
+
+    async def lose(*pids: int) -> None:
+        done = await (await admin.execute(cut, (settings.postgres_keys_database, list(pids)))).fetchall()
+        assert done == [(True,)] * len(pids)
+
+    pool = store._connections
+    if when == "while idle":
+
+        async def before() -> None:
+            connection = await pool.getconn()
+            await pool.putconn(connection)
+            await lose(connection.info.backend_pid)
+    else:
+        borrow = pool.getconn
+
+        async def before() -> None:
+            async def lost(*arguments: float | None) -> Connection:
+                monkeypatch.setattr(pool, "getconn", borrow)
+                connection = await borrow(*arguments)
+                await lose(connection.info.backend_pid)
+                return connection
+
+            monkeypatch.setattr(pool, "getconn", lost)
+
+    await before()
+    assert await store.key(*KEY, key.key_id) == key
+    await before()
+    (made,) = await store.mint(*KEY, 1)
+    assert await gateway.key(*KEY, made.key_id) == made
+    await before()
+    await store.destroy_keys(*KEY, [made.key_id])
+    await before()
+    await store.destroy_user(*KEY)
+    for each in (store, gateway):
+        await each.close()
+    await admin.close()
+
+
+@pytest.mark.stack
+async def test_the_keys_of_many_records_are_asked_for_at_once(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The truth's transaction stands open while the key store answers."""
+    async with opened(settings) as bench:
+        facts = [candidate("likes", value) for value in ('"tea"', '"咖啡"', '"jazz"', '"围棋"')]
+        await bench.apply(said(1, *facts), 0)
+    async with opened(settings) as bench:
+        asked_for: list[int] = []
+        read = bench.remember._keys._read
+
+        async def counted(tenant_id: str, user_id: str, identities: list[str]) -> dict[str, tuple[object, ...]]:
+            asked_for.append(len(identities))
+            return await read(tenant_id, user_id, identities)
+
+        monkeypatch.setattr(bench.remember._keys, "_read", counted)
+        assert (await bench.apply(asked(2, "forget", whole_user=True), 1)).status == "decided"
+        # The proposal's own key, then those of the four memories.
+        assert asked_for == [1, 4]
