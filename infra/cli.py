@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "memories": "infra.commands.memories",
     "pending": "infra.commands.memories",
     "quarantine": "infra.commands.memories",
+    "outbox": "infra.commands.outbox",
     "rebuild": "infra.commands.rebuild",
     "reconcile": "infra.commands.reconcile",
 }

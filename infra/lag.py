@@ -6,6 +6,8 @@ hangs as well. What cannot be asked now is left out, not guessed.
 
 import asyncio
 
+from msgspec import Struct
+
 from infra.workers import worker_name
 from projectors.entries import STORES, Generation
 from projectors.generations import ROLE as PROJECTOR_ROLE
@@ -16,9 +18,10 @@ from schemas.settings import Settings
 from schemas.topics import ADMITTED, CHAT_TURNS, EXTRACTED, PROPOSALS, UPDATED, WORKING, Topic
 from streams.faust_stage import group_of
 from streams.kafka import committed_offsets, end_offsets
-from streams.postgres import connect, sql
+from streams.postgres import connect
+from streams.postgres_outbox import Standing, standing
 
-RELAY_ROLE = "engram_relay"
+HELD_BACK_AT_MOST = 20
 STAGES: dict[str, Topic] = {
     "extract": CHAT_TURNS,
     "admit": EXTRACTED,
@@ -28,8 +31,15 @@ STAGES: dict[str, Topic] = {
 }
 
 
-async def lags(settings: Settings) -> dict[str, int]:
-    """Return per worker name the records it has still to process (for the relay: the rows still to publish)."""
+class Look(Struct, frozen=True):
+    """What is behind: records (for the relay: rows) still to process by worker name, and how the outbox stands, if known."""
+
+    lags: dict[str, int]
+    outbox: Standing | None = None
+
+
+async def look(settings: Settings) -> Look:
+    """Return how far each worker is behind, and whom dead rows of the outbox hold back (at most 20 are named)."""
     groups = {worker_name(role): (group_of(role, settings), topic) for role, topic in STAGES.items()}
     for generation in await _live(settings):
         topic = WORKING if generation.store == "influx" else UPDATED
@@ -37,20 +47,15 @@ async def lags(settings: Settings) -> dict[str, int]:
     found = await asyncio.gather(*(_behind(settings, group, topic) for group, topic in groups.values()))
     known = {name: lag for name, lag in zip(groups, found, strict=True) if lag is not None}
     try:
-        waiting, _ = await outbox(settings)
+        outbox = await standing(settings, HELD_BACK_AT_MOST)
     except EngramError:
-        return known
-    return {**known, worker_name("relay"): waiting}
+        return Look(known)
+    return Look({**known, worker_name("relay"): outbox.waiting}, outbox)
 
 
-async def outbox(settings: Settings) -> tuple[int, int]:
-    """Return the rows still to be published and the dead ones; raises ``Retryable`` when Postgres is away."""
-    connection = await connect(settings, RELAY_ROLE, autocommit=True)
-    try:
-        row = await (await connection.execute(sql("outbox_waiting"))).fetchone()
-        return (row[0], row[1]) if row else (0, 0)
-    finally:
-        await connection.close()
+async def lags(settings: Settings) -> dict[str, int]:
+    """Return per worker name the records it has still to process (for the relay: the rows still to publish)."""
+    return (await look(settings)).lags
 
 
 async def _live(settings: Settings) -> list[Generation]:

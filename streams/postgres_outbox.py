@@ -8,6 +8,8 @@ import time
 from collections.abc import Sequence
 from contextlib import aclosing
 
+from msgspec import Struct
+
 from schemas.candidates import Vector
 from schemas.ids import is_memory_id
 from schemas.settings import Settings
@@ -196,12 +198,64 @@ def replace_vectors(snapshot: Snapshot, vectors: tuple[Vector, ...]) -> Snapshot
     )
 
 
-async def requeue_dead(settings: Settings, outbox_ids: Sequence[int]) -> tuple[int, ...]:
-    """Give dead rows another set of tries at their old place; return the numbers that were found."""
+class DeadRow(Struct, frozen=True):
+    """A row that failed too often, without what it carries; ``died_at_ms`` is milliseconds since the epoch."""
+
+    outbox_id: int
+    tenant_id: str
+    user_id: str
+    aggregate_id: str
+    aggregate_version: int
+    event_type: str
+    target: str
+    attempts: int
+    last_error: str
+    died_at_ms: int
+
+
+class Standing(Struct, frozen=True):
+    """How the outbox stands: rows to publish, dead rows, and whom those hold back.
+
+    ``held_back`` has (tenant, user), the longest waiting first and not more than were asked for; ``held_back_users`` counts all.
+    """
+
+    waiting: int = 0
+    dead: int = 0
+    held_back_users: int = 0
+    held_back: tuple[tuple[str, str], ...] = ()
+
+
+async def standing(settings: Settings, users_at_most: int) -> Standing:
+    """Return how the outbox stands; raises ``Retryable`` when Postgres is away."""
     connection = await connect(settings, ROLE, autocommit=True)
     try:
         with translated():
-            cursor = await connection.execute(sql("outbox_requeue"), {"outbox_ids": list(outbox_ids)})
+            counts = await (await connection.execute(sql("outbox_waiting"))).fetchone()
+            held = await (await connection.execute(sql("outbox_held_back"), {"limit": users_at_most})).fetchall()
+    finally:
+        await connection.close()
+    waiting, dead = counts or (0, 0)
+    return Standing(waiting, dead, held[0][2] if held else 0, tuple((row[0], row[1]) for row in held))
+
+
+async def dead_rows(settings: Settings, limit: int) -> tuple[DeadRow, ...]:
+    """Return at most ``limit`` dead rows, oldest first; raises ``Retryable`` when Postgres is away."""
+    connection = await connect(settings, ROLE, autocommit=True)
+    try:
+        with translated():
+            cursor = await connection.execute(sql("outbox_dead_list"), {"limit": limit})
+            return tuple(DeadRow(*row) for row in await cursor.fetchall())
+    finally:
+        await connection.close()
+
+
+async def requeue_dead(settings: Settings, outbox_ids: Sequence[int] | None) -> tuple[int, ...]:
+    """Give dead rows (``None``: all) another set of tries at their old place; return the numbers that were found."""
+    connection = await connect(settings, ROLE, autocommit=True)
+    try:
+        with translated():
+            names = {"all": outbox_ids is None, "outbox_ids": list(outbox_ids or ())}
+            cursor = await connection.execute(sql("outbox_requeue"), names)
             return tuple(sorted(row[0] for row in await cursor.fetchall()))
     finally:
         await connection.close()

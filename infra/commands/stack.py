@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -29,16 +29,19 @@ from infra.servers.contract import Server
 from infra.stack import SERVERS, LocalStack
 from infra.state import StateDirectory
 from infra.supervisor import ProcessStatus
-from infra.workers import worker_specs
+from infra.workers import worker_name, worker_specs
 from schemas.errors import Broken
 from schemas.settings import load_settings
+
+if TYPE_CHECKING:
+    from infra.lag import Look
 
 DOWN_SECONDS = 120.0
 LOOK_SECONDS = 0.5
 CHECK_EVERY = 30
 TROUBLE = frozenset({State.BACKING_OFF, State.FAILED, State.WAITING})
 
-Lags = Callable[[Mapping[str, str]], Mapping[str, int]]
+Looking = Callable[[Mapping[str, str]], "Look | None"]
 
 
 class _Interrupted(BaseException):
@@ -148,7 +151,7 @@ def status(
 ) -> None:
     """Show every server and worker; exit code 1 when the stack does not run or something in it is not ready."""
     state = StateDirectory(load_settings().state_dir)
-    report = stack_report(state, _lags_now)
+    report = stack_report(state, _look_now)
     if as_json:
         sys.stdout.write(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
     else:
@@ -157,31 +160,47 @@ def status(
     raise typer.Exit(0 if ready else 1)
 
 
-def _lags_now(environment: Mapping[str, str]) -> Mapping[str, int]:
+def _look_now(environment: Mapping[str, str]) -> "Look | None":
     if "ENGRAM_KAFKA_BOOTSTRAP_SERVERS" not in environment:
-        return {}
+        return None
     # The clients of Kafka and Postgres are loaded only when a stack runs: `status` without one answers at once.
-    from infra.lag import lags  # noqa: PLC0415
+    from infra.lag import look  # noqa: PLC0415
 
     os.environ.update(environment)
-    return asyncio.run(lags(load_settings()))
+    return asyncio.run(look(load_settings()))
 
 
-def stack_report(state: StateDirectory, lags: Lags = lambda _: {}) -> dict[str, Any]:
-    """Return what is known of a stack: ``running``, ``state_dir``, ``pid`` and ``processes``, servers first.
+def stack_report(state: StateDirectory, looking: Looking = lambda _: None) -> dict[str, Any]:
+    """Return what is known of a stack: ``running``, ``state_dir``, ``pid``, ``processes`` (servers first) and ``outbox``.
 
-    ``lags(environment)`` gives the events that each process, by name, has still to read; one not named has no lag.
+    ``looking(environment)`` gives the events that each process has still to read, and whom dead rows of the outbox hold back;
+    what it does not know is ``None`` here.
     """
     owner = state.owner()
     processes: list[dict[str, Any]] = (state.snapshot() or {}).get("processes", []) if owner is not None else []
-    behind = lags(state.environment()) if owner is not None else {}
+    look = looking(state.environment()) if owner is not None else None
+    behind, outbox = (look.lags, look.outbox) if look is not None else ({}, None)
     keys = ("name", "kind", "version", "port", "state", "pid", "restarts", "detail")
-    return {
+    report: dict[str, Any] = {
         "running": owner is not None,
         "state_dir": str(state.root),
         "pid": owner,
         "processes": [{**{key: entry[key] for key in keys}, "lag": behind.get(entry["name"])} for entry in processes],
+        "outbox": None,
     }
+    if outbox is not None:
+        held_back = [{"tenant_id": tenant_id, "user_id": user_id} for tenant_id, user_id in outbox.held_back]
+        report["outbox"] = {
+            "dead_rows": outbox.dead,
+            "held_back_users": outbox.held_back_users,
+            "held_back": held_back,
+        }
+        if outbox.dead:
+            dead = f"dead rows: {outbox.dead}, users held back: {outbox.held_back_users} (engram outbox list)"
+            for entry in report["processes"]:
+                if entry["name"] == worker_name("relay"):
+                    entry["detail"] = f"{entry['detail']}; {dead}" if entry["detail"] else dead
+    return report
 
 
 def _show(report: dict[str, Any]) -> None:
