@@ -6,6 +6,7 @@ migrated databases.
 """
 
 import os
+import tempfile
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -25,11 +26,12 @@ TEST_PARTITIONS = 4
 
 
 @pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator["LocalStack"]:
+def stack() -> Iterator["LocalStack"]:
     """Start the servers for this run; stop them at its end and leave no process behind."""
     from infra.stack import LocalStack
 
-    with LocalStack(tmp_path_factory.mktemp("engram") / "state") as started:
+    # Not below pytest's own folder: a second run closes that folder to the user that Postgres runs as.
+    with tempfile.TemporaryDirectory(prefix="engram-tests-") as folder, LocalStack(Path(folder) / "state") as started:
         yield started
 
 
