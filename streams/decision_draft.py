@@ -21,7 +21,7 @@ _COUNTED = {"version": 0, "body_version": 0, "content_hash": "", "updated_at_ms"
 
 
 class Draft:
-    """Collects the effects of one proposal; ``stop`` refuses the proposal whole."""
+    """Collects the effects of one proposal."""
 
     def __init__(self, state: UserState, proposal: DecodedProposal, policy: DecisionPolicy) -> None:
         self.proposal = proposal.envelope

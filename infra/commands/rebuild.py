@@ -6,8 +6,7 @@ An entry: reads the environment, joins rebuild with the reconciler, shows progre
 import asyncio
 import time
 from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -55,7 +54,8 @@ async def rebuild_stores(
     settings: Settings, stores: tuple[Store, ...], console: Console, *, visible: bool
 ) -> list[Outcome]:
     """Rebuild stores side by side, each switching for itself; return what became of each, in their order."""
-    with _Shown(console, visible=visible) as shown:
+    shown = _Shown(console, visible=visible)
+    with shown.bar:
         return list(await asyncio.gather(*(_rebuild_one(settings, store, shown) for store in stores)))
 
 
@@ -94,10 +94,10 @@ def _sentence(outcome: Outcome) -> str:
 
 
 class _Shown:
-    """The progress bar: rows, rows a second, time left."""
+    """The progress bar: rows, rows a second, time left; shown while ``bar`` is entered, and its last state stays."""
 
     def __init__(self, console: Console, *, visible: bool) -> None:
-        self._bar = Progress(
+        self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.completed:.0f}/{task.total:.0f} rows"),
@@ -108,17 +108,6 @@ class _Shown:
         )
         self._tasks: dict[tuple[str, int, str], TaskID] = {}
 
-    def __enter__(self) -> Self:
-        """Begin to show."""
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Leave the last state on the screen."""
-        self._bar.stop()
-
     def hear(self, step: Step) -> None:
         """Show where a rebuild is."""
         name = (step.store, step.generation, step.step)
@@ -126,9 +115,9 @@ class _Shown:
         if name not in self._tasks:
             for (store, _, _), before in self._tasks.items():
                 if store == step.store:
-                    self._bar.update(before, completed=self._bar.tasks[before].total)
+                    self.bar.update(before, completed=self.bar.tasks[before].total)
             text = f"{step.store} generation {step.generation}: {step.step}"
-            self._tasks[name] = self._bar.add_task(text, total=max(total, 1), rate="")
-        task = self._bar.tasks[self._tasks[name]]
+            self._tasks[name] = self.bar.add_task(text, total=max(total, 1), rate="")
+        task = self.bar.tasks[self._tasks[name]]
         rate = f"{done / task.elapsed:.0f} rows/s" if done and task.elapsed else ""
-        self._bar.update(self._tasks[name], completed=done, total=max(total, 1), rate=rate)
+        self.bar.update(self._tasks[name], completed=done, total=max(total, 1), rate=rate)

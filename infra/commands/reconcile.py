@@ -7,8 +7,7 @@ generation), 69 a server or a projector is away, so nothing could be proved.
 
 import asyncio
 from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import Annotated, Self
+from typing import Annotated
 
 import msgspec
 import typer
@@ -50,7 +49,8 @@ def reconcile(
     if tenant:
         check_id("tenant", tenant)
     options = Options(repair=repair, deep=deep, yes=yes, tenant_id=tenant, wait_seconds=wait_seconds)
-    with _Shown(visible=not as_json) as shown:
+    shown = _Shown(visible=not as_json)
+    with shown.bar:
         report = asyncio.run(_run(load_settings(), stores, options, generation, shown))
     if as_json:
         typer.echo(msgspec.json.encode(report).decode())
@@ -111,10 +111,10 @@ def _version(version: int | None) -> str:
 
 
 class _Shown:
-    """One moving line per store."""
+    """One moving line per store, while ``bar`` is entered."""
 
     def __init__(self, *, visible: bool) -> None:
-        self._bar = Progress(
+        self.bar = Progress(
             TextColumn("{task.description}"),
             TextColumn("{task.completed:.0f} {task.fields[what]}"),
             TimeElapsedColumn(),
@@ -124,19 +124,8 @@ class _Shown:
         )
         self._tasks: dict[tuple[Store, str], TaskID] = {}
 
-    def __enter__(self) -> Self:
-        """Begin to show."""
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Take the lines away."""
-        self._bar.stop()
-
     def hear(self, store: Store, what: str, count: int) -> None:
         """Show how far a store is."""
         if (store, what) not in self._tasks:
-            self._tasks[store, what] = self._bar.add_task(store, total=None, what=_DOING[what])
-        self._bar.update(self._tasks[store, what], completed=count)
+            self._tasks[store, what] = self.bar.add_task(store, total=None, what=_DOING[what])
+        self.bar.update(self._tasks[store, what], completed=count)
