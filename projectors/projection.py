@@ -20,11 +20,10 @@ from schemas.candidates import Relation
 from schemas.digests import vector_digest
 from schemas.errors import Rejected
 from schemas.ids import check_id
-from schemas.memories import GONE, Edge, MemoryUpdated
+from schemas.memories import GONE, ORPHANED, Edge, MemoryUpdated
 from schemas.working import WorkingEvent, WorkingPayload
 
 ACTIVE = "active"
-ORPHANED = "orphaned"
 NAME_BYTES = 256
 TAGS = 64
 MEASUREMENT = "working_memory"

@@ -11,6 +11,9 @@ from schemas.inputs import Origin, Sealed
 
 STATUSES = ("active", "tentative", "review", "superseded", "historical", "expired", "deleted", "erased")
 GONE = ("deleted", "erased")
+# What a repair travels under: the record's header, and what is said of something that Postgres does not know.
+REPAIR_HEADER = "repair"
+ORPHANED = "orphaned"
 
 
 class Edge(Struct, frozen=True, kw_only=True, order=True):

@@ -13,14 +13,12 @@ from schemas.codec import Codec
 from schemas.errors import Broken, Rejected
 from schemas.ids import routing_key
 from schemas.inputs import Origin, Sealed
-from schemas.memories import GONE, Memory, MemoryUpdated, Repair
+from schemas.memories import GONE, ORPHANED, REPAIR_HEADER, Memory, MemoryUpdated, Repair
 from schemas.topics import CHANGES, UPDATED, WORKING, Topic
 from schemas.working import WorkingEvent
 from streams.canonical import canonical_value
 from streams.changes import effect_id
 
-REPAIR_HEADER = "repair"
-ORPHANED = "orphaned"
 REVECTORED = "revectored"
 _WITH_SNAPSHOT = ("memory", "vectors")
 
