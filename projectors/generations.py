@@ -4,9 +4,8 @@ Owns the table ``projections`` and ``projection_conflicts``. Called by the worke
 store (``live_generation``), which stays on the generation it was given for the whole of a request.
 """
 
-from functools import cache
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Any
 
 import msgspec
 from psycopg.types.json import Jsonb
@@ -14,7 +13,7 @@ from psycopg.types.json import Jsonb
 from projectors.batch import Conflict
 from projectors.entries import Generation, Store
 from schemas.errors import Rejected
-from streams.postgres import Connection, translated
+from streams.postgres import Connection, sql, translated
 
 ROLE = "engram_projector"
 _FOLDER = Path(__file__).parent / "sql"
@@ -59,8 +58,8 @@ async def switch(connection: Connection, generation: Generation, now_ms: int) ->
     names = {"name": generation.store, "generation": generation.number, "now_ms": now_ms}
     with translated():
         async with connection.transaction():
-            await connection.execute(_sql("generation_leave"), names)
-            cursor = await connection.execute(_sql("generation_enter"), names)
+            await connection.execute(sql("generation_leave", _FOLDER), names)
+            cursor = await connection.execute(sql("generation_enter", _FOLDER), names)
             return cursor.rowcount == 1
 
 
@@ -74,20 +73,15 @@ async def record_conflict(connection: Connection, conflict: Conflict, now_ms: in
     await _execute(connection, "conflict_record", **msgspec.structs.asdict(conflict), now_ms=now_ms)
 
 
-@cache
-def _sql(name: str) -> LiteralString:
-    return (_FOLDER / f"{name}.sql").read_text("utf-8")
-
-
 async def _rows(connection: Connection, statement: str, /, **arguments: Any) -> list[tuple[Any, ...]]:
     with translated():
-        return await (await connection.execute(_sql(statement), arguments)).fetchall()
+        return await (await connection.execute(sql(statement, _FOLDER), arguments)).fetchall()
 
 
 async def _execute(connection: Connection, statement: str, /, **arguments: Any) -> None:
     with translated():
         async with connection.transaction():
-            await connection.execute(_sql(statement), arguments)
+            await connection.execute(sql(statement, _FOLDER), arguments)
 
 
 def _json(detail: Detail) -> Jsonb:

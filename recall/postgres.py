@@ -4,9 +4,8 @@ Owns the SQL of the read path. Called by ``recall.arms``, ``recall.recall`` and 
 """
 
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Any
 
 from recall.intents import USER, Intent
 from recall.live import LiveMemory
@@ -15,16 +14,11 @@ from schemas.errors import Rejected
 from schemas.ids import is_memory_id, user_id_of_name
 from schemas.memories import Edge
 from streams.extraction.facts import person_by_word
-from streams.postgres import Pool, borrowed, scoped
+from streams.postgres import Pool, borrowed, scoped, sql
 
 ROLE = "engram_reader"
 NEAR = 0.6
 _FOLDER = Path(__file__).parent / "sql"
-
-
-@cache
-def _sql(name: str) -> LiteralString:
-    return (_FOLDER / f"{name}.sql").read_text("utf-8")
 
 
 class Reader:
@@ -45,7 +39,7 @@ class Reader:
             scoped(connection, self._tenant_id, self._user_id) as transaction,
         ):
             cursor = await transaction.execute(
-                _sql(name), {**arguments, "tenant_id": self._tenant_id, "user_id": self._user_id}
+                sql(name, _FOLDER), {**arguments, "tenant_id": self._tenant_id, "user_id": self._user_id}
             )
             return await cursor.fetchall()
 

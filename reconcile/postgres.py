@@ -5,9 +5,8 @@ memory's text and never changes a memory; the one thing it writes is outbox rows
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
-from typing import Any, LiteralString, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -18,7 +17,7 @@ from schemas.candidates import Relation
 from schemas.ids import is_memory_id
 from schemas.memories import GONE, Edge
 from schemas.routing import partition_of
-from streams.postgres import OUTBOX_CHANNEL, Connection, translated
+from streams.postgres import OUTBOX_CHANNEL, Connection, sql, translated
 
 ROLE = "engram_reconcile"
 _FOLDER = Path(__file__).parent / "sql"
@@ -39,14 +38,9 @@ class Truth(Protocol):
         ...
 
 
-@cache
-def _sql(name: str) -> LiteralString:
-    return (_FOLDER / f"{name}.sql").read_text("utf-8")
-
-
 async def _rows(connection: Connection, name: str, arguments: dict[str, Any]) -> list[tuple[Any, ...]]:
     with translated():
-        cursor = await connection.execute(_sql(name), arguments)
+        cursor = await connection.execute(sql(name, _FOLDER), arguments)
         return await cursor.fetchall()
 
 
@@ -136,7 +130,9 @@ async def insert_repairs(connection: Connection, rows: Sequence[RepairRow], part
                 for target in sorted({row.target for row in batch}):
                     some = [row for row in batch if row.target == target]
                     name = "repair_memories" if known_memory else "repair_others"
-                    cursor = await connection.execute(_sql(name), _columns(some, partitions, target, known_memory))
+                    cursor = await connection.execute(
+                        sql(name, _FOLDER), _columns(some, partitions, target, known_memory)
+                    )
                     inserted += cursor.rowcount
             await connection.execute("SELECT pg_notify(%s, '')", (OUTBOX_CHANNEL,))
     return inserted
