@@ -243,7 +243,8 @@ class InfluxDoor:
             for line in response:
                 for answer in json.loads(line)["results"]:
                     if "error" in answer:
-                        raise Retryable("InfluxDB refused a statement")
+                        missing = str(answer["error"]).startswith("database not found")
+                        raise Retryable(f"InfluxDB {'has no such database' if missing else 'refused a statement'}")
                     yield answer
         finally:
             response.close()

@@ -241,8 +241,9 @@ class MilvusDoor:
 
 
 def _named(error: Exception) -> str:
-    code = error.code if isinstance(error, MilvusException) else None
-    return type(error).__name__ if code is None else f"{type(error).__name__} {code}"
+    if not isinstance(error, MilvusException):
+        return type(error).__name__
+    return "the collection is not there" if error.code == NOT_FOUND else f"{type(error).__name__} {error.code}"
 
 
 def _schema(client: MilvusClient, dimension: int) -> Any:
