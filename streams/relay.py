@@ -16,7 +16,7 @@ from schemas.codec import Codec
 from schemas.errors import Broken, Misconfigured, Rejected, Retryable
 from schemas.settings import Settings
 from streams import kafka
-from streams.acknowledgements import PATIENCE, Patience, acknowledged
+from streams.acknowledgements import acknowledged
 from streams.crash import CrashPoints
 from streams.postgres_outbox import Outbox
 from streams.publication import Message, OutboxRow, last_of_memory, messages_of
@@ -45,7 +45,6 @@ class Relay:
         crash: CrashPoints | None = None,
         beat: Beat | None = None,
         chance: random.Random | None = None,
-        patience: Patience = PATIENCE,
     ) -> None:
         self._settings = settings
         self._codec = codec
@@ -53,7 +52,6 @@ class Relay:
         self._beat = beat
         self._chance = chance or random.Random()  # noqa: S311 - jitter, not a secret
         self._log: Any = structlog.get_logger().bind(stage="relay")
-        self._patience = patience
         self._pause_seconds = 0.0
         self.published = 0
 
@@ -123,7 +121,7 @@ class Relay:
                 failed[row.user] = (row, error)
                 continue
             prepared.append((row, messages))
-        sent = await acknowledged(self._sent(producer, prepared, failed), self._show, self._patience)
+        sent = await acknowledged(self._sent(producer, prepared, failed), self._show)
         done = await self._done(sent, failed)
         self._crash.visit("after_relay_send")
         if done:
