@@ -2,6 +2,7 @@ import msgspec
 import pytest
 
 from infra.roles.admit import judge_of
+from infra.roles.working import refusal_of
 from schemas.candidates import Candidate, Extraction, MemoryExtracted
 from schemas.inputs import Origin
 from schemas.settings import Settings
@@ -116,6 +117,8 @@ def test_the_strict_profile_refuses_the_message_and_the_candidate(message: str) 
     assert [candidate.attribute for candidate in kept.candidates] == ["phone"]
     whole = extract(turn, policy=PROFILES["strict"])
     assert (whole.status, [refusal.rule_id for refusal in whole.refusals]) == ("refused", ["pii/phone"])
+    assert not refusal_of(Settings())(message)
+    assert refusal_of(Settings(pii_profile="strict"))(message)
     event = MemoryExtracted(
         event_id="e", tenant_id="acme", user_id="ann", session_id="s", origin=Origin(0, 0), stated_at_ms=1,
         received_at_ms=1, status="extracted",
