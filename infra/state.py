@@ -164,9 +164,16 @@ def new_secrets() -> Secrets:
         postgres_password=secrets.token_hex(24),
         neo4j_password=secrets.token_hex(24),
         influx_password=secrets.token_hex(24),
-        kafka_cluster_id=base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("="),
+        kafka_cluster_id=new_cluster_id(),
         master_key=base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
     )
+
+
+def new_cluster_id() -> str:
+    """Draw a Kafka cluster id: 16 random bytes in URL-safe base64, never with a "-" first, which its tool reads as an option."""
+    while (drawn := base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")).startswith("-"):
+        pass
+    return drawn
 
 
 def write_private(path: Path, content: bytes) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.state import PORT_RANGE, StateDirectory, free_port, is_free
+from infra.state import PORT_RANGE, StateDirectory, free_port, is_free, new_cluster_id
 from schemas.errors import Misconfigured
 
 
@@ -77,3 +77,9 @@ def test_one_owner_at_a_time(state: StateDirectory) -> None:
     other = StateDirectory(state.root)
     other.acquire()
     other.release()
+
+
+def test_a_cluster_id_is_never_taken_for_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = iter([b"\xf8" + b"\x00" * 15, b"\xfb" + b"\x00" * 15, b"\x01" * 16])
+    monkeypatch.setattr("infra.state.secrets.token_bytes", lambda _: next(drawn))
+    assert new_cluster_id() == "AQEBAQEBAQEBAQEBAQEBAQ"
