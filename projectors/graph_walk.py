@@ -5,7 +5,7 @@ Called by the door to Neo4j, which asks for one hop at a time. Pure: it keeps th
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,24 @@ class Neighbour:
         return len(self.path)
 
 
+class ReadStep(NamedTuple):
+    """One edge from a node of the frontier as it was read: ids of both ends, the edge, and what stands at its other end.
+
+    ``memory_id``, ``version`` and ``status`` are set for a memory, ``entity_type`` and ``entity_id`` for an entity.
+    """
+
+    node_id: str
+    next_id: str
+    type: str
+    weight: float | None
+    outgoing: bool
+    memory_id: str | None
+    version: int | None
+    status: str | None
+    entity_type: str | None
+    entity_id: str | None
+
+
 class Walk:
     """A breadth-first walk; each node is reached once, by its shortest and then strongest path."""
 
@@ -47,23 +65,23 @@ class Walk:
         self.frontier: list[str] = list(self._reached)
         self.neighbours: list[Neighbour] = []
 
-    def advance(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Take the rows of one hop from the frontier; what is new becomes the next frontier."""
-        best: dict[str, tuple[float, Mapping[str, Any]]] = {}
-        for row in rows:
-            if row["next_id"] in self._reached:
+    def advance(self, steps: Iterable[ReadStep]) -> None:
+        """Take the steps of one hop from the frontier; what is new becomes the next frontier."""
+        best: dict[str, tuple[float, ReadStep]] = {}
+        for step in steps:
+            if step.next_id in self._reached:
                 continue
-            weight = self._reached[row["node_id"]][2] * _weight(row["weight"])
-            known = best.get(row["next_id"])
+            weight = self._reached[step.node_id][2] * _weight(step.weight)
+            known = best.get(step.next_id)
             if known is None or weight > known[0]:
-                best[row["next_id"]] = (weight, row)
-        for next_id, (weight, row) in best.items():
-            seed_id, path, _ = self._reached[row["node_id"]]
-            longer = (*path, Step(row["type"], bool(row["outgoing"]), _node(row)))
+                best[step.next_id] = (weight, step)
+        for next_id, (weight, step) in best.items():
+            seed_id, path, _ = self._reached[step.node_id]
+            longer = (*path, Step(step.type, step.outgoing, _node(step)))
             self._reached[next_id] = (seed_id, longer, weight)
-            if row["memory_id"] is not None:
+            if step.memory_id is not None:
                 self.neighbours.append(
-                    Neighbour(row["memory_id"], int(row["version"]), str(row["status"]), seed_id, longer, weight)
+                    Neighbour(step.memory_id, step.version or 0, step.status or "", seed_id, longer, weight)
                 )
         self.frontier = list(best)
 
@@ -72,7 +90,7 @@ def _weight(weight: float | None) -> float:
     return min(1.0, max(0.0, 1.0 if weight is None else float(weight)))
 
 
-def _node(row: Mapping[str, Any]) -> str:
-    if row["memory_id"] is not None:
-        return f"memory:{row['memory_id']}"
-    return f"entity:{row['entity_type']}:{row['entity_id']}"
+def _node(step: ReadStep) -> str:
+    if step.memory_id is not None:
+        return f"memory:{step.memory_id}"
+    return f"entity:{step.entity_type}:{step.entity_id}"
