@@ -10,6 +10,7 @@ from typing import Any
 from pymilvus import MilvusClient
 
 from bench.recorded import Step
+from projectors.milvus import QUIET
 from projectors.projection import MilvusRow
 from schemas.settings import Settings
 
@@ -17,7 +18,7 @@ from schemas.settings import Settings
 def load(settings: Settings, collection: str, steps: Sequence[Step]) -> float:
     """Return the seconds for the steps into an empty collection; the rows are made before the clock runs."""
     batches = [None if step is None else [_row(item) for item in step] for step in steps]
-    client = MilvusClient(settings.milvus_uri, token=settings.milvus_token.get_secret_value())
+    client = MilvusClient(settings.milvus_uri, token=settings.milvus_token.get_secret_value(), grpc_options=QUIET)
     try:
         began = time.perf_counter()
         for batch in batches:

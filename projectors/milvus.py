@@ -29,8 +29,9 @@ PAGE_LIMIT = 16_000
 READ_BACK = 500
 HEALTH_SECONDS = 3.0
 CONNECT_SECONDS = 10.0
-# The client pings an idle connection every ten seconds, and the lite server closes the connection for it.
-_QUIET = {"grpc.keepalive_permit_without_calls": 0, "grpc.keepalive_time_ms": 300_000}
+# The client pings an idle connection every ten seconds, and the lite server closes the connection for it. A process has one
+# connection per server, with the options of whoever came first: every client of this project gives these.
+QUIET = {"grpc.keepalive_permit_without_calls": 0, "grpc.keepalive_time_ms": 300_000}
 _SHALLOW = ("memory_id", "tenant_id", "user_id", "version", "content_hash", "digest", "tombstone")
 # The client logs every refused call with a traceback; the translated error says the same once.
 logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
@@ -215,7 +216,7 @@ class MilvusDoor:
                     self._settings.milvus_uri,
                     token=self._settings.milvus_token.get_secret_value(),
                     timeout=min(CONNECT_SECONDS, self._timeout_seconds),
-                    grpc_options=_QUIET,
+                    grpc_options=QUIET,
                 )
             return self._client
 

@@ -11,6 +11,7 @@ from pymilvus import MilvusClient
 
 from infra.artifacts import Artifact
 from infra.servers.contract import CHECK_SECONDS, Launch, Site
+from projectors.milvus import QUIET
 
 
 class Milvus:
@@ -34,7 +35,7 @@ class Milvus:
 
     def check(self, site: Site) -> None:
         """List the collections."""
-        client = MilvusClient(self._uri(site), timeout=CHECK_SECONDS)
+        client = MilvusClient(self._uri(site), timeout=CHECK_SECONDS, grpc_options=QUIET)
         try:
             client.list_collections(timeout=CHECK_SECONDS)
         finally:

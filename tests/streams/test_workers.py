@@ -15,7 +15,7 @@ from schemas.topics import CHAT_TURNS, DEAD, EXTRACTED
 from streams.faust_stage import group_of
 from streams.kafka import committed_offsets, end_offsets
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.chaos, pytest.mark.stack, pytest.mark.timeout(400)]
 CODEC = Codec()
 USERS = ("ann", "bob", "xiaoming", "li.hua", "chen", "dora")
 SAID = ("I am allergic to peanuts", "我喜欢喝美式咖啡", "I live in Leeds", "我叫小明，在深圳做后端")

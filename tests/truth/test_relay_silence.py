@@ -19,7 +19,7 @@ from schemas.settings import Settings
 from streams.kafka import ensure_topics
 from streams.relay import Relay
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.chaos, pytest.mark.stack, pytest.mark.timeout(240)]
 ROOT = Path(__file__).parents[2]
 
 
