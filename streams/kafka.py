@@ -15,11 +15,14 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     CommitFailedError,
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
     IllegalStateError,
     InvalidReplicationFactorError,
     KafkaError,
     MessageSizeTooLargeError,
     NoError,
+    NotCoordinatorForGroupError,
     OutOfOrderSequenceNumber,
     ProducerFenced,
     RecordTooLargeError,
@@ -54,6 +57,7 @@ __all__ = [
 
 _ENVELOPE_BYTES = 65_536
 _START_SECONDS = 20.0
+_COORDINATOR_SECONDS = 15.0
 
 
 class Connection(TypedDict):
@@ -263,10 +267,23 @@ async def end_offsets(settings: Settings, topic: str) -> dict[int, int]:
         return {partition.partition: offset for partition, offset in found.items()}
 
 
+async def _offsets_of_group(client: AIOKafkaAdminClient, group: str) -> Any:
+    """Ask until the group has a coordinator: a broker that just started makes the topic of offsets at the first question."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + _COORDINATOR_SECONDS
+    while True:
+        try:
+            return await client.list_consumer_group_offsets(group)
+        except (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError):
+            if loop.time() > until:
+                raise
+            await asyncio.sleep(0.2)
+
+
 async def committed_offsets(settings: Settings, group: str, topics: Iterable[str]) -> dict[TopicPartition, int]:
     """Return the next offset that ``group`` has committed per partition of ``topics``; partitions without one are left out."""
     async with admin(settings) as client, translated("reading committed offsets"):
-        found = await client.list_consumer_group_offsets(group)
+        found = await _offsets_of_group(client, group)
         wanted = set(topics)
         return {tp: entry.offset for tp, entry in found.items() if tp.topic in wanted and entry.offset >= 0}
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import psycopg
 import pytest
 from psycopg import sql
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 
 TEMPLATE = "engram_template"
 TEST_PARTITIONS = 4
+
+
+# How long an example takes says something about the machine, not about the law.
+hypothesis.settings.register_profile("engram", deadline=None)
+hypothesis.settings.load_profile("engram")
 
 
 @pytest.fixture(scope="session")
