@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-chaos test-models check format lock bench clean
+.PHONY: help setup servers demo test test-chaos test-models check format lock bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -17,16 +17,19 @@ $(INSTALLED): requirements-dev.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
+servers: setup ## fetch and build the servers that are missing (the first time: some minutes)
+	$(BIN)/engram prepare
+
 demo: setup ## start the real servers, play a conversation, rebuild every store, prove that they agree
 	$(BIN)/engram demo
 
-test: setup ## run the tests on the real servers (started and stopped by the tests)
+test: servers ## run the tests on the real servers (started and stopped by the tests)
 	$(BIN)/pytest -m "not chaos and not models"
 
-test-chaos: setup ## kill, freeze and restart workers and servers under load
+test-chaos: servers ## kill, freeze and restart workers and servers under load
 	$(BIN)/pytest -m chaos --timeout 900
 
-test-models: setup ## tests that need optional models
+test-models: servers ## tests that need optional models
 	$(BIN)/pytest -m models --timeout 900
 
 check: setup ## format, lint, types, import rules, schema compatibility, compose file
@@ -46,7 +49,7 @@ lock: setup ## pin the newest versions that pyproject.toml allows
 	$(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-header --no-emit-index-url pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-header --no-emit-index-url -c requirements.lock --group dev pyproject.toml -o requirements-dev.lock
 
-bench: setup ## measure speed, each figure against the raw library in the same run
+bench: servers ## measure speed, each figure against the raw library in the same run
 	$(BIN)/python -m bench
 
 clean: ## remove what was built here; data in .engram stays

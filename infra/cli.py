@@ -23,6 +23,7 @@ EXIT_BROKEN: Final = 70
 EXIT_MISCONFIGURED: Final = 78
 
 COMMANDS: Final = {
+    "prepare": "infra.commands.stack",
     "up": "infra.commands.stack",
     "down": "infra.commands.stack",
     "status": "infra.commands.stack",

@@ -48,6 +48,13 @@ class _Interrupted(BaseException):
     """Ctrl-C or SIGTERM while the stack starts or runs."""
 
 
+def prepare() -> None:
+    """Fetch and build the servers that are missing, without starting them; `up` and `demo` do it by themselves."""
+    progress = StackProgress(Console())
+    with progress:
+        LocalStack(load_settings().state_dir, progress=progress).prepare()
+
+
 def up(
     servers_only: Annotated[bool, typer.Option("--servers-only", help="Start the servers and no workers.")] = False,
 ) -> None:
