@@ -5,19 +5,17 @@ Called by the groups ``projectors`` and ``rebuild`` with the rows that a project
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from pymilvus import MilvusClient
 
 from bench.recorded import Step
-from projectors.milvus import QUIET
-from projectors.projection import MilvusRow
+from projectors.milvus import QUIET, plain_row
 from schemas.settings import Settings
 
 
 def load(settings: Settings, collection: str, steps: Sequence[Step]) -> float:
     """Return the seconds for the steps into an empty collection; the rows are made before the clock runs."""
-    batches = [None if step is None else [_row(item) for item in step] for step in steps]
+    batches = [None if step is None else [plain_row(item) for item in step] for step in steps]
     client = MilvusClient(settings.milvus_uri, token=settings.milvus_token.get_secret_value(), grpc_options=QUIET)
     try:
         began = time.perf_counter()
@@ -29,22 +27,3 @@ def load(settings: Settings, collection: str, steps: Sequence[Step]) -> float:
         return time.perf_counter() - began
     finally:
         client.close()
-
-
-def _row(row: MilvusRow) -> dict[str, Any]:
-    return {
-        "memory_id": row.memory_id,
-        "tenant_id": row.tenant_id,
-        "user_id": row.user_id,
-        "category": row.category,
-        "tags": list(row.tags),
-        "status": row.status,
-        "importance": row.importance,
-        "confidence": row.confidence,
-        "event_time": row.event_time,
-        "version": row.fingerprint.version,
-        "content_hash": row.fingerprint.content_hash,
-        "digest": row.fingerprint.digest,
-        "tombstone": row.tombstone,
-        "vector": row.vector,
-    }

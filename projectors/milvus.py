@@ -112,7 +112,7 @@ class MilvusDoor:
         if not items:
             return
         name = self._name(generation)
-        rows = [_plain(row) for row in items]
+        rows = [plain_row(row) for row in items]
         if forced:
             # A row that stands under another user is in that user's partition, where an upsert does not look.
             ids = [row.memory_id for row in items]
@@ -266,7 +266,8 @@ def _schema(client: MilvusClient, dimension: int) -> Any:
     return schema
 
 
-def _plain(row: MilvusRow) -> dict[str, Any]:
+def plain_row(row: MilvusRow) -> dict[str, Any]:
+    """Return ``row`` as the client takes it."""
     return {
         "memory_id": row.memory_id,
         "tenant_id": row.tenant_id,

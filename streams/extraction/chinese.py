@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from streams.extraction.facts import EXPLICIT, HEDGED, USER, Fact, person_by_word, subject_label
-from streams.extraction.patterns import Rule, patterns, rule_table
+from streams.extraction.patterns import Rule, first_facts, patterns, rule_table
 from streams.extraction.places import is_place
 from streams.extraction.values import clean_chinese, list_chinese, usable_chinese
 from streams.text.normalise import has_cjk
@@ -133,7 +133,7 @@ def facts_of(text: str, subject: str, rest: str, *, hedged: bool, past: bool) ->
         found.append(replace(base, attribute="name", value=name["v"], confidence=EXPLICIT))
     if not found:
         for candidate in dict.fromkeys((stated, bare)):
-            found = list(_apply(candidate, base))
+            found = _apply(candidate, base)
             if found:
                 break
     for fact in found:
@@ -153,15 +153,8 @@ def _without_adverbs(stated: str) -> str:
     return bare
 
 
-def _apply(rest: str, base: Fact) -> Iterator[Fact]:
-    for rule in _RULES:
-        match = rule.pattern.match(rest)
-        if match is None:
-            continue
-        facts = list(_facts_of_match(rule, match, base))
-        if facts:
-            yield from facts
-            return
+def _apply(rest: str, base: Fact) -> list[Fact]:
+    return first_facts(_RULES, rest, base, _facts_of_match)
 
 
 def _facts_of_match(rule: Rule, match: re.Match[str], base: Fact) -> Iterator[Fact]:

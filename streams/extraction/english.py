@@ -5,12 +5,12 @@ not a question, quotation or supposition. Returns facts without times; commitmen
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
 from streams.extraction.facts import EXPLICIT, HEDGED, USER, Fact, person_by_word, sentence_of, subject_label
-from streams.extraction.patterns import Rule, patterns, rule_table
+from streams.extraction.patterns import Rule, first_facts, patterns, rule_table
 from streams.extraction.values import clean_english, list_english, usable_english
 
 _PATTERNS = patterns("english")
@@ -177,20 +177,13 @@ def _coordinated(rest: str) -> list[str]:
     return [parts[0], *(f"have {part}" for part in parts[1:])]
 
 
-def _qualify_all(facts: Iterator[Fact], clause: str, *, hedged: bool, past: bool) -> Iterator[Fact]:
+def _qualify_all(facts: Iterable[Fact], clause: str, *, hedged: bool, past: bool) -> Iterator[Fact]:
     for fact in facts:
         yield _qualified(fact, clause, hedged=hedged, past=past)
 
 
-def _apply(rest: str, base: Fact) -> Iterator[Fact]:
-    for rule in _RULES:
-        match = rule.pattern.match(rest)
-        if match is None:
-            continue
-        facts = list(_facts_of_match(rule, match, base))
-        if facts:
-            yield from facts
-            return
+def _apply(rest: str, base: Fact) -> list[Fact]:
+    return first_facts(_RULES, rest, base, _facts_of_match)
 
 
 def _facts_of_match(rule: Rule, match: re.Match[str], base: Fact) -> Iterator[Fact]:

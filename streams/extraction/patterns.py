@@ -7,12 +7,13 @@ added without touching code.
 
 import re
 import tomllib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from typing import Any
 
-from streams.extraction.facts import EXPLICIT, PLAIN
+from streams.extraction.facts import EXPLICIT, PLAIN, Fact
 
 _CONFIDENCES = {"explicit": EXPLICIT, "plain": PLAIN}
 
@@ -67,3 +68,14 @@ def _compile(entry: dict[str, Any], parts: dict[str, str]) -> re.Pattern[str]:
     for part, piece in parts.items():
         text = text.replace(f"<<{part}>>", piece)
     return re.compile(text, re.IGNORECASE if entry.get("ignore_case", False) else 0)
+
+
+def first_facts(
+    rules: Iterable[Rule], rest: str, base: Fact, read: Callable[[Rule, re.Match[str], Fact], Iterable[Fact]]
+) -> list[Fact]:
+    """Return what the first rule says that fits ``rest`` and gives any fact; ``read`` turns a match into facts."""
+    for rule in rules:
+        match = rule.pattern.match(rest)
+        if match is not None and (facts := list(read(rule, match, base))):
+            return facts
+    return []
