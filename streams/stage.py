@@ -1,9 +1,10 @@
-"""What a stage is: one input message in, the messages it leads to out, and nothing else.
+"""What a stage is: input messages in, the messages each of them leads to out, and nothing else.
 
 Owned by the stages (``extract``, ``admit``, ``embed``, ``remember``, ``working``); run by ``streams.delivery``. A stage never
 retries, never talks to Kafka and never ends the process: it returns or raises an error by consequence.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +17,15 @@ from schemas.ids import routing_key
 from schemas.inputs import Origin
 from schemas.settings import Settings
 from schemas.topics import Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A record that was read: its bytes, its place in the stage's topic, its key."""
+
+    message: bytes
+    position: Origin
+    key: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +76,11 @@ class Stage(Protocol):
         """Return the topic it reads."""
         ...
 
-    async def handle(self, message: bytes, position: Origin) -> StageResult:
-        """Work on one message of ``source`` at ``position``.
+    async def handle(self, inputs: Sequence[Input]) -> Sequence[StageResult | Rejected]:
+        """Work on messages of ``source`` that came together, in order; return for each its result, or why it never succeeds.
 
-        Raises ``Rejected`` (never succeeds), ``Retryable`` (a dependency is away) or ``Broken`` (going on loses data).
+        What comes together is only a matter of load: one input after the other must lead to the same. Raises ``Retryable`` (a
+        dependency is away: all of them come again) or ``Broken`` (going on loses data).
         """
         ...
 
