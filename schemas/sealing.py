@@ -4,6 +4,8 @@ Called by the producer, every stage and the relay. Pure: keys and nonces come in
 business of the key store.
 """
 
+from typing import TypeAlias
+
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -15,6 +17,8 @@ from schemas.inputs import Sealed
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
+KeyName: TypeAlias = tuple[str, str, str]
+"""A data key's name: tenant, user, key id."""
 
 
 class DataKey(Struct, frozen=True):
@@ -25,6 +29,13 @@ class DataKey(Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"DataKey({self.key_id})"
+
+
+def opened_key(found: DataKey | Rejected) -> DataKey:
+    """Return what was found under a key's name, or raise it."""
+    if isinstance(found, Rejected):
+        raise found
+    return found
 
 
 def seal(plaintext: bytes, key: DataKey, nonce: bytes) -> Sealed:

@@ -4,21 +4,19 @@ Opens the extraction with the key that sealed it, lets ``streams.gates.admission
 seals the result again. Run by ``streams.delivery``. Never calls a model and never writes to a store.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
 from schemas.candidates import Extraction, MemoryAdmitted, MemoryExtracted
 from schemas.codec import Codec
 from schemas.errors import Rejected
-from schemas.ids import check_id
-from schemas.inputs import Origin
 from schemas.settings import Settings
 from schemas.topics import ADMITTED, EXTRACTED, Topic
-from streams.extract import ERASED
 from streams.inputs import Keys
-from streams.sealed_records import open_record, seal_record
-from streams.stage import Refusal, StageResult, stage_output, without_body
+from streams.sealed_records import seal_record
+from streams.stage import Input, Refusal, StageResult, stage_output, unless_rejected, without_body
+from streams.stage_events import Opened, open_events, refusal_of
 
 Judge = Callable[[Extraction, MemoryExtracted], Extraction]
 
@@ -35,36 +33,24 @@ class Admit:
         self._keys = keys
         self._settings = settings
 
-    async def handle(self, message: bytes, position: Origin) -> StageResult:
-        """Return the ``MemoryAdmitted`` of one ``MemoryExtracted``; raises ``Rejected`` (``erased``, …) or ``Retryable``."""
-        event = read_extracted(self._codec, message)
-        admitted = without_body(event, MemoryAdmitted, event.status)
-        if event.body is not None:
-            key = await self._keys.key(event.tenant_id, event.user_id, event.body.key_id)
-            extraction = self._judge(open_record(self._codec, event.body, key, Extraction), event)
-            admitted = replace(admitted, status=extraction.status, body=seal_record(self._codec, extraction, key))
+    async def handle(self, inputs: Sequence[Input]) -> Sequence[StageResult | Rejected]:
+        """Return the ``MemoryAdmitted`` of each ``MemoryExtracted``, or why it is refused (``erased``, …)."""
+        found = await open_events(self._codec, self._keys, inputs, MemoryExtracted)
+        return [unless_rejected(self._admitted, one) for one in found]
+
+    def _admitted(self, opened: Opened[MemoryExtracted]) -> StageResult:
+        event = opened.event
+        if opened.extraction is None or opened.key is None:
+            return self._empty(event, event.status)
+        extraction = self._judge(opened.extraction, event)
+        body = seal_record(self._codec, extraction, opened.key)
+        admitted = replace(without_body(event, MemoryAdmitted, extraction.status), body=body)
         return StageResult((stage_output(ADMITTED, self._codec, self._settings, admitted),), admitted.status)
 
-    async def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
-        """Return the empty record, if tenant and user can be read."""
-        try:
-            event = read_extracted(self._codec, message)
-        except Rejected:
-            return Refusal(StageResult(status="rejected"))
-        status = ERASED if error.code == ERASED else "rejected"
+    def _empty(self, event: MemoryExtracted, status: str) -> StageResult:
         empty = without_body(event, MemoryAdmitted, status)
-        return Refusal(
-            StageResult((stage_output(ADMITTED, self._codec, self._settings, empty),), status),
-            dead=status != ERASED,
-            tenant_id=event.tenant_id,
-            user_id=event.user_id,
-            event_id=event.event_id,
-        )
+        return StageResult((stage_output(ADMITTED, self._codec, self._settings, empty),), status)
 
-
-def read_extracted(codec: Codec, message: bytes) -> MemoryExtracted:
-    """Return the event with valid ids; raises ``Rejected``."""
-    event = codec.decode(message, MemoryExtracted)
-    for name in ("tenant_id", "user_id", "event_id", "session_id"):
-        check_id(name, getattr(event, name))
-    return event
+    async def refuse(self, one: Input, error: Rejected) -> Refusal:
+        """Return the empty record, if tenant and user can be read."""
+        return refusal_of(self._codec, one, error, MemoryExtracted, self._empty)

@@ -10,37 +10,55 @@ import struct
 from pathlib import Path
 from types import TracebackType
 
-_SLOT = struct.Struct("<qqqq")  # offset + 1 (so that an empty file means none), attempts, two spare
+# First offset in flight + 1 (so that an empty file means none), attempts at it, last offset in flight + 1, spare.
+_SLOT = struct.Struct("<qqqq")
 
 
 class Attempts:
-    """Counts the attempts of the one input in flight per partition, in ``folder/attempts-<role>.bin``."""
+    """Counts the attempts of the inputs in flight per partition, in ``folder/attempts-<role>.bin``.
+
+    Which one of several inputs ended the process is not known, so after that each of them goes alone.
+    """
 
     def __init__(self, folder: Path, role: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._file = os.open(folder / f"attempts-{role}.bin", os.O_RDWR | os.O_CREAT, 0o600)
 
-    def begin(self, partition: int, offset: int) -> int:
-        """Note that work on an input begins; return which attempt this is, from 1."""
+    def is_suspect(self, partition: int, offset: int) -> bool:
+        """Return whether an input must go alone because it was in flight when a process ended."""
+        first, attempts, alone_to = self._read(partition)
+        return first <= offset < alone_to and (attempts > 0 or first < offset)
+
+    def begin(self, partition: int, first: int, last: int) -> int:
+        """Note that work on the inputs ``first`` to ``last`` begins; return which attempt at the first this is, from 1."""
+        known, before, alone_to = self._read(partition)
+        if before > 0 and last < known:
+            # Done already, and here again because that was not committed: the count of what follows must not suffer.
+            return 1
+        self._write(partition, first, before + 1 if known == first else 1, max(last + 1, alone_to))
+        return before + 1 if known == first else 1
+
+    def finish(self, partition: int, last: int) -> None:
+        """Note that everything to ``last`` is done, so that a redelivery after it does not count."""
+        known, before, alone_to = self._read(partition)
+        if before == 0 or last >= known:
+            self._write(partition, last, 0, alone_to if alone_to > last + 1 else 0)
+
+    def forget(self, partition: int, first: int, last: int) -> None:
+        """Take back the attempt that ``begin`` counted: its end was not the inputs' fault."""
+        known, before, alone_to = self._read(partition)
+        if known == first:
+            self._write(partition, first, max(0, before - 1), alone_to if alone_to > last + 1 or before > 1 else 0)
+
+    def _read(self, partition: int) -> tuple[int, int, int]:
         known = os.pread(self._file, _SLOT.size, partition * _SLOT.size)
-        attempts = 1
-        if len(known) == _SLOT.size:
-            last, before, _, _ = _SLOT.unpack(known)
-            if last == offset + 1:
-                attempts = before + 1
-        self._write(partition, offset, attempts)
-        return attempts
+        if len(known) != _SLOT.size:
+            return -1, 0, 0
+        following, attempts, alone_to, _ = _SLOT.unpack(known)
+        return following - 1, attempts, alone_to
 
-    def finish(self, partition: int, offset: int) -> None:
-        """Note that the input is done, so that a redelivery after it does not count."""
-        self._write(partition, offset, 0)
-
-    def forget(self, partition: int, offset: int, attempts: int) -> None:
-        """Take back the attempt that ``begin`` counted: its end was not the input's fault."""
-        self._write(partition, offset, attempts - 1)
-
-    def _write(self, partition: int, offset: int, attempts: int) -> None:
-        os.pwrite(self._file, _SLOT.pack(offset + 1, attempts, 0, 0), partition * _SLOT.size)
+    def _write(self, partition: int, first: int, attempts: int, alone_to: int) -> None:
+        os.pwrite(self._file, _SLOT.pack(first + 1, attempts, alone_to, 0), partition * _SLOT.size)
 
     def close(self) -> None:
         """Close the file."""

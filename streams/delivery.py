@@ -1,17 +1,17 @@
-"""One message through one stage, so that nothing is lost: the loop body of every worker of the write path.
+"""What came together through one stage, so that nothing is lost: the loop body of every worker of the write path.
 
-Handle, send every output, wait for the acknowledgements, and only then return: the caller acknowledges the input after
+Handle, send every output, wait for the acknowledgements, and only then return: the caller acknowledges the inputs after
 that. Nothing leaves ``deliver`` but the end of the process: an input that can never succeed becomes a dead letter and an
 empty record; a dependency that is away is waited for in place, for a bounded time; anything else ends the process before
-the acknowledgement, so that the input comes again. Called by ``streams.faust_stage``; knows nothing of Faust.
+the acknowledgement, so that the inputs come again. Called by ``streams.faust_stage``; knows nothing of Faust.
 """
 
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 import structlog
 
@@ -23,12 +23,13 @@ from streams.attempts import Attempts
 from streams.crash import CrashPoints
 from streams.dead_letters import dead_letter, dead_output, kept_bytes
 from streams.heartbeat import Heartbeat
-from streams.stage import POISON, Output, Stage, StageResult
+from streams.stage import POISON, Input, Output, Stage, StageResult
 
 EXIT_BROKEN = 70
 EXIT_UNAVAILABLE = 69
 EXIT_MISCONFIGURED = 78
 _LONGEST_PAUSE_SECONDS = 5.0
+Span: TypeAlias = tuple[int, int, int]
 
 
 class Sender(Protocol):
@@ -89,7 +90,7 @@ class Order:
 
 
 class Delivery:
-    """Runs one stage, one message at a time. ``counts`` has the number of inputs by status."""
+    """Runs one stage. ``counts`` has the number of inputs by status."""
 
     def __init__(self, stage: Stage, surroundings: Surroundings) -> None:
         self._stage = stage
@@ -101,38 +102,67 @@ class Delivery:
         self._order = Order()
         self.counts: dict[str, int] = {}
 
-    async def deliver(self, message: bytes, key: bytes | None, position: Origin, generation: int | None = None) -> None:
-        """Return when every effect of the input is durable; ends the process when that cannot be had.
+    async def deliver(self, inputs: Sequence[Input], generation: int | None = None) -> None:
+        """Return when every effect of the inputs is durable; ends the process when that cannot be had.
 
         ``generation`` is the consumer group's: within one, the offsets of a partition must be contiguous.
         """
+        for group in self._groups(inputs):
+            await self._deliver(group, generation)
+
+    def _groups(self, inputs: Sequence[Input]) -> Iterator[Sequence[Input]]:
+        """Keep what came together together, but for those among which is one that may have ended the process."""
+        group: list[Input] = []
+        for one in inputs:
+            if not self._around.attempts.is_suspect(one.position.partition, one.position.offset):
+                group.append(one)
+                continue
+            if group:
+                yield group
+                group = []
+            yield (one,)
+        if group:
+            yield group
+
+    async def _deliver(self, group: Sequence[Input], generation: int | None) -> None:
         around = self._around
         try:
-            self._order.check(generation, position)
+            for one in group:
+                self._order.check(generation, one.position)
         except Broken as error:
-            self._end(error, position)
-        attempt = around.attempts.begin(position.partition, position.offset)
-        around.crash.visit("after_consume")
+            self._end(error, group)
+        spans = _spans(group)
+        attempt = max(around.attempts.begin(*span) for span in spans)
+        self._visit("after_consume", group)
         try:
-            await self._with_patience(message, key, position, attempt)
+            await self._with_patience(group, attempt)
         except asyncio.CancelledError:
-            # Faust acknowledges an event whose agent is cancelled, so this must not leave the agent either.
-            around.attempts.forget(position.partition, position.offset, attempt)
+            # Whoever is cancelled here must not go on to acknowledge, so this must not leave the agent either.
+            self._forget(spans)
             around.stop(0 if around.heartbeat.state == "stopping" else EXIT_BROKEN)
         except (Retryable, Broken, OSError) as error:
-            around.attempts.forget(position.partition, position.offset, attempt)
-            self._end(error, position)
-        except Exception as error:  # noqa: BLE001 - this is the outer loop: whatever it is, the input must come again
-            self._end(error, position)
-        around.crash.visit("before_ack")
-        around.attempts.finish(position.partition, position.offset)
+            self._forget(spans)
+            self._end(error, group)
+        except Exception as error:  # noqa: BLE001 - this is the outer loop: whatever it is, the inputs must come again
+            self._end(error, group)
+        self._visit("before_ack", group)
+        for partition, _, last in spans:
+            around.attempts.finish(partition, last)
 
-    async def _with_patience(self, message: bytes, key: bytes | None, position: Origin, attempt: int) -> None:
+    def _forget(self, spans: Sequence[Span]) -> None:
+        for span in spans:
+            self._around.attempts.forget(*span)
+
+    def _visit(self, name: str, group: Sequence[Input]) -> None:
+        for _ in group:
+            self._around.crash.visit(name)
+
+    async def _with_patience(self, group: Sequence[Input], attempt: int) -> None:
         deadline = time.monotonic() + self._patience_seconds
         pause_seconds = 0.0
         while True:
             try:
-                await self._once(message, key, position, attempt)
+                await self._once(group, attempt)
             except Retryable as error:
                 pause_seconds = min(max(pause_seconds * 2, error.delay_seconds), _LONGEST_PAUSE_SECONDS)
                 if time.monotonic() + pause_seconds > deadline:
@@ -145,56 +175,89 @@ class Delivery:
                     self._around.heartbeat.set("ready")
                 return
 
-    async def _once(self, message: bytes, key: bytes | None, position: Origin, attempt: int) -> None:
+    async def _once(self, group: Sequence[Input], attempt: int) -> None:
+        if attempt > self._around.settings.attempts:
+            outcomes: Sequence[StageResult | Rejected] = [self._poison(attempt) for _ in group]
+        else:
+            outcomes = await self._stage.handle(group)
+        results = [await self._result(one, outcome) for one, outcome in zip(group, outcomes, strict=True)]
         try:
-            self._check_attempt(attempt)
-            result = await self._stage.handle(message, position)
-            await self._around.sender.send_all(result.outputs)
+            await self._around.sender.send_all([output for result in results for output in result.outputs])
         except Rejected as error:
-            result = await self._refused(message, key, position, error)
-        self.counts[result.status] = self.counts.get(result.status, 0) + 1
+            if len(group) > 1:
+                # Only one of them is to blame. What was sent already is sent again, which changes nothing downstream.
+                for one in group:
+                    await self._once((one,), attempt)
+                return
+            results = [await self._refused_by_broker(group[0], outcomes[0], error)]
+        for result in results:
+            self.counts[result.status] = self.counts.get(result.status, 0) + 1
 
-    def _check_attempt(self, attempt: int) -> None:
-        limit = self._around.settings.attempts
-        if attempt > limit:
-            raise Rejected(f"the input was begun {limit} times and never finished", code=POISON)
+    def _poison(self, attempt: int) -> Rejected:
+        return Rejected(f"the input was begun {attempt - 1} times and never finished", code=POISON)
 
-    async def _refused(self, message: bytes, key: bytes | None, position: Origin, error: Rejected) -> StageResult:
-        refusal = await self._stage.refuse(message, position, error)
-        # The reason may name a limit or a field, never what a person wrote.
-        self._log.warning("refused", code=error.code, partition=position.partition, offset=position.offset)
-        outputs = refusal.result.outputs
-        if refusal.dead:
-            letter = dead_letter(
-                self._stage.name,
-                self._topic,
-                position,
-                message,
-                error,
-                at_ms=self._around.now_ms(),
-                key=key,
-                tenant_id=refusal.tenant_id,
-                user_id=refusal.user_id,
-                event_id=refusal.event_id,
-                limit_bytes=kept_bytes(self._around.settings),
-            )
-            outputs = (dead_output(letter, self._around.codec), *outputs)
+    async def _refused_by_broker(self, one: Input, outcome: StageResult | Rejected, error: Rejected) -> StageResult:
+        """Put away an input whose output the broker does not take; raises ``Broken`` where that is not taken either."""
+        if isinstance(outcome, Rejected):
+            raise Broken(f"a refused input could not be put away: {error}") from error
+        result = await self._result(one, error)
         try:
-            await self._around.sender.send_all(outputs)
+            await self._around.sender.send_all(result.outputs)
         except Rejected as second:
             raise Broken(f"a refused input could not be put away: {second}") from second
-        return refusal.result
+        return result
 
-    def _end(self, error: Exception, position: Origin) -> NoReturn:
+    async def _result(self, one: Input, outcome: StageResult | Rejected) -> StageResult:
+        """Return what follows from ``outcome``: for an input that was refused, its empty record and its dead letter."""
+        if isinstance(outcome, StageResult):
+            return outcome
+        position = one.position
+        refusal = await self._stage.refuse(one, outcome)
+        # The reason may name a limit or a field, never what a person wrote.
+        self._log.warning("refused", code=outcome.code, partition=position.partition, offset=position.offset)
+        if not refusal.dead:
+            return refusal.result
+        letter = dead_letter(
+            self._stage.name,
+            self._topic,
+            position,
+            one.message,
+            outcome,
+            at_ms=self._around.now_ms(),
+            key=one.key,
+            tenant_id=refusal.tenant_id,
+            user_id=refusal.user_id,
+            event_id=refusal.event_id,
+            limit_bytes=kept_bytes(self._around.settings),
+        )
+        outputs = (dead_output(letter, self._around.codec), *refusal.result.outputs)
+        return StageResult(outputs, refusal.result.status)
+
+    def _end(self, error: Exception, group: Sequence[Input]) -> NoReturn:
         # An unexpected error's text may quote content; its type and place are enough to find it.
         reason = (
             str(error) if isinstance(error, EngramError) else f"unexpected {type(error).__name__} at {place_of(error)}"
         )
+        first = group[0].position
         self._log.error(
-            "stopping before the acknowledgement", reason=reason, partition=position.partition, offset=position.offset
+            "stopping before the acknowledgement",
+            reason=reason,
+            partition=first.partition,
+            offset=first.offset,
+            inputs=len(group),
         )
         self._around.heartbeat.set("stopping", reason)
         self._around.stop(exit_code(error))
+
+
+def _spans(group: Sequence[Input]) -> tuple[Span, ...]:
+    """Return partition, first and last offset of what is in ``group``, for each partition."""
+    spans: dict[int, Span] = {}
+    for one in group:
+        partition, offset = one.position.partition, one.position.offset
+        _, first, last = spans.get(partition, (partition, offset, offset))
+        spans[partition] = (partition, min(first, offset), max(last, offset))
+    return tuple(spans.values())
 
 
 def exit_code(error: BaseException) -> int:

@@ -12,22 +12,23 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from schemas.candidates import Candidate, Extraction, MemoryAdmitted, Vector
+from schemas.candidates import Candidate, MemoryAdmitted, Vector
 from schemas.codec import Codec
 from schemas.errors import Rejected
-from schemas.ids import check_id, derived_id, routing_key
-from schemas.inputs import Origin
+from schemas.ids import derived_id, routing_key
 from schemas.proposals import Proposal
 from schemas.settings import Settings
 from schemas.topics import ADMITTED, PROPOSALS, Topic
 from streams.crash import CrashPoints
-from streams.extract import ERASED
 from streams.inputs import Keys
-from streams.sealed_records import open_record, seal_record
-from streams.stage import Output, Refusal, StageResult, check_size
+from streams.sealed_records import seal_record
+from streams.stage import Input, Output, Refusal, StageResult, check_size, unless_rejected
+from streams.stage_events import Opened, open_events, refusal_of
 
 ACTOR = "turn"
 EMBEDDED_OUTCOMES = ("admit", "pending", "")
+# The model gains nothing from more, and the interpreter's lock is free in between.
+_TEXTS_AT_ONCE = 32
 
 
 class Embedder(Protocol):
@@ -82,31 +83,50 @@ class Embed:
     async def _in_its_thread(self, texts: Sequence[str]) -> Sequence[bytes]:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._embedder.embed, texts)
 
-    async def handle(self, message: bytes, position: Origin) -> StageResult:
-        """Return the ``candidates`` proposal of one ``MemoryAdmitted``; raises ``Rejected`` (``erased``, …) or ``Retryable``."""
-        event = read_admitted(self._codec, message)
-        if event.body is None:
-            return self._result(proposal_of(event, self._occurred_at_ms(), revision=""))
-        key = await self._keys.key(event.tenant_id, event.user_id, event.body.key_id)
-        extraction = await self._with_vectors(open_record(self._codec, event.body, key, Extraction))
-        proposal = proposal_of(event, self._occurred_at_ms(), revision=extraction.extractor_revision)
-        return self._result(replace(proposal, body=seal_record(self._codec, extraction, key)))
+    async def handle(self, inputs: Sequence[Input]) -> Sequence[StageResult | Rejected]:
+        """Return the ``candidates`` proposal of each ``MemoryAdmitted``, or why it is refused (``erased``, …).
 
-    async def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
-        """Return a proposal without a body, if tenant and user can be read."""
-        try:
-            event = read_admitted(self._codec, message)
-        except Rejected:
-            return Refusal(StageResult(status="rejected"))
-        status = ERASED if error.code == ERASED else "rejected"
-        empty = proposal_of(replace(event, status=status), self._occurred_at_ms(), revision="")
-        return Refusal(
-            self._result(empty),
-            dead=status != ERASED,
-            tenant_id=event.tenant_id,
-            user_id=event.user_id,
-            event_id=event.event_id,
+        One call of the model for all of them.
+        """
+        found = await open_events(self._codec, self._keys, inputs, MemoryAdmitted)
+        masked = [unless_rejected(self._masked, one) for one in found]
+        vectors = await self._vectors(text for texts in masked if isinstance(texts, dict) for text in texts.values())
+
+        def proposed(both: tuple[Opened[MemoryAdmitted], dict[int, str]]) -> StageResult:
+            return self._proposed(*both, vectors)
+
+        return [
+            unless_rejected(proposed, (one, texts)) if isinstance(one, Opened) and isinstance(texts, dict) else texts
+            for one, texts in zip(found, masked, strict=True)
+        ]
+
+    def _masked(self, opened: Opened[MemoryAdmitted]) -> dict[int, str]:
+        """Return the masked text of each candidate that gets a vector, by its ordinal."""
+        candidates = opened.extraction.candidates if opened.extraction else ()
+        return {one.ordinal: self._mask(one.content) for one in candidates if one.outcome in EMBEDDED_OUTCOMES}
+
+    def _proposed(
+        self, opened: Opened[MemoryAdmitted], masked: dict[int, str], vectors: dict[str, bytes]
+    ) -> StageResult:
+        event, extraction = opened.event, opened.extraction
+        if extraction is None or opened.key is None:
+            return self._empty(event, event.status)
+        candidates = tuple(
+            _embedded(candidate, masked[candidate.ordinal], self._embedder.revision, vectors)
+            if candidate.ordinal in masked
+            else candidate
+            for candidate in extraction.candidates
         )
+        proposal = proposal_of(event, self._occurred_at_ms(), revision=extraction.extractor_revision)
+        body = seal_record(self._codec, replace(extraction, candidates=candidates), opened.key)
+        return self._result(replace(proposal, body=body))
+
+    def _empty(self, event: MemoryAdmitted, status: str) -> StageResult:
+        return self._result(proposal_of(replace(event, status=status), self._occurred_at_ms(), revision=""))
+
+    async def refuse(self, one: Input, error: Rejected) -> Refusal:
+        """Return a proposal without a body, if tenant and user can be read."""
+        return refusal_of(self._codec, one, error, MemoryAdmitted, self._empty)
 
     def _result(self, proposal: Proposal) -> StageResult:
         value = self._codec.encode(proposal)
@@ -119,29 +139,14 @@ class Embed:
         self._last_ms = max(self._last_ms, self._now_ms())
         return self._last_ms
 
-    async def _with_vectors(self, extraction: Extraction) -> Extraction:
-        masked = {
-            candidate.ordinal: self._mask(candidate.content)
-            for candidate in extraction.candidates
-            if candidate.outcome in EMBEDDED_OUTCOMES
-        }
-        vectors = await self._vectors(masked.values())
-        return replace(
-            extraction,
-            candidates=tuple(
-                _embedded(candidate, masked[candidate.ordinal], self._embedder.revision, vectors)
-                if candidate.ordinal in masked
-                else candidate
-                for candidate in extraction.candidates
-            ),
-        )
-
     async def _vectors(self, texts: Iterable[str]) -> dict[str, bytes]:
         wanted = list(dict.fromkeys(text for text in texts if text.strip()))
         if not wanted:
             return {}
         self._crash.visit("before_model")
-        made = await self._in_its_thread(wanted)
+        made: list[bytes] = []
+        for start in range(0, len(wanted), _TEXTS_AT_ONCE):
+            made += await self._in_its_thread(wanted[start : start + _TEXTS_AT_ONCE])
         self._crash.visit("after_model")
         return dict(zip(wanted, made, strict=True))
 
@@ -171,11 +176,3 @@ def proposal_of(event: MemoryAdmitted, occurred_at_ms: int, *, revision: str) ->
         timezone_offset=event.timezone_offset,
         origin=event.origin,
     )
-
-
-def read_admitted(codec: Codec, message: bytes) -> MemoryAdmitted:
-    """Return the event with valid ids; raises ``Rejected``."""
-    event = codec.decode(message, MemoryAdmitted)
-    for name in ("tenant_id", "user_id", "event_id", "session_id"):
-        check_id(name, getattr(event, name))
-    return event

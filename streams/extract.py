@@ -5,7 +5,7 @@ the outcome with the input's own data key, so that destroying that key takes the
 Never writes to a store.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -17,12 +17,11 @@ from schemas.inputs import InputEnvelope, Origin, TurnRecorded
 from schemas.settings import Settings
 from schemas.topics import CHAT_TURNS, EXTRACTED, Topic
 from streams.crash import CrashPoints
-from streams.inputs import Keys, OpenedInput, open_input, read_envelope, stated_at_ms
+from streams.inputs import Keys, OpenedInput, open_inputs, read_envelope, stated_at_ms
 from streams.sealed_records import seal_record
-from streams.stage import Refusal, StageResult, stage_output
+from streams.stage import ERASED, Input, Refusal, StageResult, stage_output
 
 Understand = Callable[[OpenedInput, tuple[str, ...]], Extraction]
-ERASED = "erased"
 
 
 class Recalled(Protocol):
@@ -58,10 +57,20 @@ class Extract:
         self._now_ms = now_ms
         self._crash = crash or CrashPoints()
 
-    async def handle(self, message: bytes, position: Origin) -> StageResult:
-        """Return the ``MemoryExtracted`` of one input; raises as ``open_input`` does, or ``Rejected`` (``too_large``)."""
-        opened = await open_input(self._codec, self._keys, self._settings, message, position, now_ms=self._now_ms())
-        recalled_contents = await self._recalled_by(opened)
+    async def handle(self, inputs: Sequence[Input]) -> Sequence[StageResult | Rejected]:
+        """Return the ``MemoryExtracted`` of each input, or why it is refused (as ``open_inputs`` does, or ``too_large``)."""
+        found = await open_inputs(self._codec, self._keys, self._settings, inputs, now_ms=self._now_ms())
+        return [await self._outcome(one, opened) for one, opened in zip(inputs, found, strict=True)]
+
+    async def _outcome(self, one: Input, opened: OpenedInput | Rejected) -> StageResult | Rejected:
+        if isinstance(opened, Rejected):
+            return opened
+        try:
+            return self._understood(opened, one.position, await self._recalled_by(opened))
+        except Rejected as error:
+            return error
+
+    def _understood(self, opened: OpenedInput, position: Origin, recalled_contents: tuple[str, ...]) -> StageResult:
         self._crash.visit("before_model")
         extraction = self._understand(opened, recalled_contents)
         self._crash.visit("after_model")
@@ -77,17 +86,17 @@ class Extract:
             return ()
         return await self._recalled.contents(envelope.tenant_id, envelope.user_id, body.recalled_memory_ids)
 
-    async def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
+    async def refuse(self, one: Input, error: Rejected) -> Refusal:
         """Return the empty record of the input, if tenant and user can be read and the record is where it belongs."""
         try:
-            envelope = read_envelope(self._codec, message)
+            envelope = read_envelope(self._codec, one.message)
         except Rejected:
             return Refusal(StageResult(status="rejected"))
         status = ERASED if error.code == ERASED else "rejected"
         if error.code == "bad_partition":
             # Its position says nothing about its user: nobody can wait for it.
             return Refusal(StageResult(status=status), tenant_id=envelope.tenant_id, user_id=envelope.user_id)
-        output = stage_output(EXTRACTED, self._codec, self._settings, _event(envelope, position, status))
+        output = stage_output(EXTRACTED, self._codec, self._settings, _event(envelope, one.position, status))
         return Refusal(
             StageResult((output,), status),
             dead=status != ERASED,

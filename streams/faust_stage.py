@@ -1,12 +1,15 @@
-"""Faust: runs one stage as an agent on its topic, one event at a time, in order per partition.
+"""Faust: runs one stage as an agent on its topic, in order per partition.
 
-The one shell around Faust; started by the worker command. The agent's body cannot raise: ``Delivery`` returns when every
-effect is durable, or the process ends. Faust acknowledges an event when the body asks for the next one. Sends go through
-our own idempotent producer, whose acknowledgements are awaited.
+The one shell around Faust; started by the worker command. What has arrived goes through ``Delivery`` together, so that load
+makes batches and a lone event waits for nobody. Nothing here can raise into Faust: ``Delivery`` returns when every effect is
+durable, or the process ends; only then are the events acknowledged, by us, in their order. Sends go through our own
+idempotent producer, whose acknowledgements are awaited.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +20,16 @@ from schemas.errors import Misconfigured
 from schemas.inputs import Origin
 from schemas.settings import Settings
 from streams.acknowledgements import acknowledged
-from streams.delivery import Delivery
+from streams.delivery import EXIT_BROKEN, Delivery, end_process
 from streams.heartbeat import Heartbeat
 from streams.kafka import AIOKafkaProducer, connection, translated
-from streams.stage import Output, Stage
+from streams.stage import Input, Output, Stage
 
 # 1 MiB inputs: so many wait in memory at most before fetching pauses.
 _BUFFER_EVENTS = 256
+# What goes through a stage together: enough to share round trips, little enough that the loop is free again soon.
+_BATCH_EVENTS = 64
+_BATCH_BYTES = 262_144
 _COMMIT_SECONDS = 1.0
 
 
@@ -53,6 +59,70 @@ class KafkaSender:
             ]
             for acknowledgement in sent:
                 await acknowledgement
+
+
+class Intake:
+    """Gathers the events of one agent while earlier ones are worked on, and hands them on in batches."""
+
+    def __init__(self, app: Any, delivery: Delivery) -> None:
+        self._app = app
+        self._delivery = delivery
+        self._waiting: deque[Any] = deque()
+        self._arrived = asyncio.Event()
+        self._taken = asyncio.Event()
+
+    async def put(self, event: Any) -> None:
+        """Add an event; waits while there are enough for a batch, so that what a rebalance takes away stays little."""
+        self._waiting.append(event)
+        self._arrived.set()
+        while len(self._waiting) >= _BATCH_EVENTS:
+            self._taken.clear()
+            await self._taken.wait()
+
+    async def run(self) -> None:
+        """Deliver and acknowledge for ever."""
+        while True:
+            await self._arrived.wait()
+            batch = self._take()
+            if batch:
+                generation = batch[0].message.generation_id
+                await self._delivery.deliver([_input_of(event) for event in batch], generation)
+                for event in batch:
+                    event.ack()
+
+    def _take(self) -> list[Any]:
+        """Return the next events of one generation of the group; what stands before a rebalance is left to come again."""
+        batch: list[Any] = []
+        size_bytes = 0
+        while self._waiting and len(batch) < _BATCH_EVENTS:
+            event = self._waiting[0]
+            size_bytes += len(event.message.value or b"")
+            if batch and size_bytes > _BATCH_BYTES:
+                break
+            self._waiting.popleft()
+            if self._is_ours(event):
+                batch.append(event)
+        if not self._waiting:
+            self._arrived.clear()
+        self._taken.set()
+        return batch
+
+    def _is_ours(self, event: Any) -> bool:
+        # As Faust itself does with what waits in its own queues: it is neither worked on nor acknowledged.
+        return bool(
+            self._app.flow_control.is_active() and event.message.generation_id == self._app.consumer_generation_id
+        )
+
+
+def _end_if_failed(task: "asyncio.Task[None]") -> None:
+    """End the process when delivering stopped by itself, which it never should: nothing would be worked on any more."""
+    if not task.cancelled() and task.exception() is not None:
+        end_process(EXIT_BROKEN)
+
+
+def _input_of(event: Any) -> Input:
+    message = event.message
+    return Input(message.value or b"", Origin(message.partition, message.offset), message.key)
 
 
 def faust_app(stage: Stage, delivery: Delivery, settings: Settings) -> Any:
@@ -91,10 +161,17 @@ def faust_app(stage: Stage, delivery: Delivery, settings: Settings) -> Any:
     topic = app.topic(settings.topic_prefix + stage.source.name, value_serializer="raw", key_serializer="raw")
 
     async def body(stream: Any) -> None:
-        async for event in stream.events():
-            message = event.message
-            position = Origin(message.partition, message.offset)
-            await delivery.deliver(message.value or b"", message.key, position, message.generation_id)
+        intake = Intake(app, delivery)
+        working = asyncio.create_task(intake.run())
+        working.add_done_callback(_end_if_failed)
+        try:
+            async for event in stream.noack().events():
+                await intake.put(event)
+        finally:
+            # What is being delivered ends the process here, unacknowledged; a clean stop has waited for it before.
+            working.cancel()
+            with suppress(asyncio.CancelledError):
+                await working
 
     app.agent(topic, name=stage.name, concurrency=1)(body)
     return app

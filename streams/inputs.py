@@ -5,6 +5,7 @@ sentence that never quotes the text.
 """
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,11 +14,11 @@ import msgspec
 from schemas.codec import Codec
 from schemas.errors import Rejected
 from schemas.ids import check_id
-from schemas.inputs import BODY_OF_KIND, InputBody, InputEnvelope, Origin
+from schemas.inputs import BODY_OF_KIND, InputBody, InputEnvelope, Sealed
 from schemas.routing import partition_of
-from schemas.sealing import DataKey, unseal
+from schemas.sealing import DataKey, KeyName, opened_key, unseal
 from schemas.settings import Settings
-from streams.stage import check_size
+from streams.stage import Input, check_size, unless_rejected
 
 HOUR_MS = 3_600_000
 _ZONE = re.compile(r"[+-](0\d|1[0-4]):[0-5]\d\Z")
@@ -28,8 +29,8 @@ _LABELS = ("conversation_id", "channel", "locale", "producer")
 class Keys(Protocol):
     """Where data keys are read."""
 
-    async def key(self, tenant_id: str, user_id: str, key_id: str) -> DataKey:
-        """Return the key; raises ``Rejected`` (``erased``) when it was destroyed, ``Retryable`` when the store is away."""
+    async def keys_of(self, names: Iterable[KeyName]) -> Mapping[KeyName, DataKey | Rejected]:
+        """Return each key, or why it does not open (``erased``, ``unknown_key``); raises ``Retryable`` when the store is away."""
         ...
 
 
@@ -86,25 +87,58 @@ def check_envelope(envelope: InputEnvelope, settings: Settings, *, now_ms: int) 
             )
 
 
-async def open_input(
-    codec: Codec, keys: Keys, settings: Settings, message: bytes, position: Origin, *, now_ms: int
-) -> OpenedInput:
-    """Return the input of ``message``, read at ``position``, checked and in clear.
+async def open_inputs(
+    codec: Codec, keys: Keys, settings: Settings, inputs: Sequence[Input], *, now_ms: int
+) -> list[OpenedInput | Rejected]:
+    """Return each input checked and in clear, or why it is refused; their data keys are read together.
 
-    Raises ``Rejected``: ``too_large``, ``bad_avro``, ``unknown_schema``, ``bad_id``, ``bad_partition``, ``unknown_kind``,
-    ``clock_skew``, ``bad_time``, ``erased``, ``bad_seal``, ``bad_text``; ``Retryable`` when the key store is away.
+    Codes: ``too_large``, ``bad_avro``, ``unknown_schema``, ``bad_id``, ``bad_partition``, ``unknown_kind``, ``clock_skew``,
+    ``bad_time``, ``erased``, ``bad_seal``, ``bad_text``. Raises ``Retryable`` when the key store is away.
     """
-    check_size(message, settings.input_limit_bytes, "the input")
-    envelope = read_envelope(codec, message)
-    if position.partition != partition_of(envelope.tenant_id, envelope.user_id, settings.partitions):
+
+    def read(one: Input) -> InputEnvelope:
+        return _checked_envelope(codec, settings, one, now_ms)
+
+    envelopes = [unless_rejected(read, one) for one in inputs]
+    found = await keys.keys_of([key_name(one, one.body) for one in envelopes if isinstance(one, InputEnvelope)])
+
+    def opened(envelope: InputEnvelope) -> OpenedInput:
+        key = opened_key(found[key_name(envelope, envelope.body)])
+        body = codec.decode(unseal(envelope.body, key), BODY_OF_KIND[envelope.kind])
+        check_texts(body)
+        return OpenedInput(envelope, body, key)
+
+    return [unless_rejected(opened, one) for one in envelopes]
+
+
+def _checked_envelope(codec: Codec, settings: Settings, one: Input, now_ms: int) -> InputEnvelope:
+    check_size(one.message, settings.input_limit_bytes, "the input")
+    envelope = read_envelope(codec, one.message)
+    if one.position.partition != partition_of(envelope.tenant_id, envelope.user_id, settings.partitions):
         raise Rejected(
             "the record is not in its user's partition: the key must be tenant_id/user_id", code="bad_partition"
         )
     check_envelope(envelope, settings, now_ms=now_ms)
-    key = await keys.key(envelope.tenant_id, envelope.user_id, envelope.body.key_id)
-    body = codec.decode(unseal(envelope.body, key), BODY_OF_KIND[envelope.kind])
-    check_texts(body)
-    return OpenedInput(envelope, body, key)
+    return envelope
+
+
+class Scoped(Protocol):
+    """A record of one user."""
+
+    @property
+    def tenant_id(self) -> str:
+        """Return the tenant."""
+        ...
+
+    @property
+    def user_id(self) -> str:
+        """Return the user."""
+        ...
+
+
+def key_name(record: Scoped, sealed: Sealed) -> KeyName:
+    """Return the name of the data key that opens ``sealed``, which belongs to the user of ``record``."""
+    return record.tenant_id, record.user_id, sealed.key_id
 
 
 def check_texts(body: InputBody) -> None:

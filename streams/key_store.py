@@ -6,7 +6,7 @@ stage and the relay's readers. Destroying a key is how content leaves the log; c
 
 import secrets
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from cryptography.exceptions import InvalidTag
@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from schemas.errors import Misconfigured, Rejected, Retryable
 from schemas.ids import check_id
-from schemas.sealing import KEY_BYTES, NONCE_BYTES, DataKey, derive_key
+from schemas.sealing import KEY_BYTES, NONCE_BYTES, DataKey, KeyName, derive_key
+from schemas.sealing import opened_key as opened
 from schemas.settings import Settings
 from streams.expiring import Expiring
 from streams.postgres import Connection, Pool, borrowed, pool, scoped, sql, translated
@@ -81,56 +82,81 @@ class KeyStore:
 
         ``bad_seal`` says that what is stored of it is damaged.
         """
-        cached = self._data_keys.get((tenant_id, user_id, key_id))
-        return opened((await self.keys(tenant_id, user_id, (key_id,)))[key_id] if cached is None else cached)
+        name = (tenant_id, user_id, key_id)
+        return opened((await self.keys_of([name]))[name])
 
     async def keys(self, tenant_id: str, user_id: str, key_ids: Sequence[str]) -> dict[str, DataKey | Rejected]:
         """Return each of a user's data keys, or why it does not open (as ``key`` raises it); one query for those not cached.
 
         Raises ``Rejected`` (``bad_id``), ``Retryable``, and ``Misconfigured`` when the master key is another one.
         """
-        found: dict[str, DataKey | Rejected] = {}
-        wanted: dict[str, str] = {}
-        for key_id in key_ids:
-            cached = self._data_keys.get((tenant_id, user_id, key_id))
-            if cached is not None:
-                found[key_id] = cached
-                continue
-            try:
-                wanted[key_id] = str(uuid.UUID(key_id))
-            except ValueError:
-                found[key_id] = Rejected("the key id is not a UUID", code="unknown_key")
-        if wanted:
-            rows = await self._read(tenant_id, user_id, list(wanted.values()))
-            for key_id, identity in wanted.items():
-                found[key_id] = self._opened(tenant_id, user_id, key_id, rows.get(identity))
-        return found
-
-    async def _read(self, tenant_id: str, user_id: str, identities: list[str]) -> dict[str, tuple[Any, ...]]:
         check_id("tenant_id", tenant_id)
         check_id("user_id", user_id)
-        names = {"tenant_id": tenant_id, "user_id": user_id, "key_ids": identities}
+        found = await self.keys_of([(tenant_id, user_id, key_id) for key_id in key_ids])
+        return {key_id: found[tenant_id, user_id, key_id] for key_id in key_ids}
+
+    async def keys_of(self, names: Iterable[KeyName]) -> dict[KeyName, DataKey | Rejected]:
+        """Return the data key under each name (tenant, user, key id), or why it does not open; one round trip for all.
+
+        Raises ``Retryable``, and ``Misconfigured`` when the master key is another one.
+        """
+        found: dict[KeyName, DataKey | Rejected] = {}
+        wanted: dict[KeyName, KeyName] = {}
+        for name in names:
+            cached = self._data_keys.get(name)
+            if cached is not None:
+                found[name] = cached
+                continue
+            tenant_id, user_id, key_id = name
+            try:
+                check_id("tenant_id", tenant_id)
+                check_id("user_id", user_id)
+                wanted[name] = (tenant_id, user_id, str(uuid.UUID(key_id)))
+            except Rejected as error:
+                found[name] = error
+            except ValueError:
+                found[name] = Rejected("the key id is not a UUID", code="unknown_key")
+        if wanted:
+            rows = await self._read(list(wanted.values()))
+            owners: dict[tuple[str, str, int], bytes] = {}
+            for name, stored in wanted.items():
+                found[name] = self._opened(name, rows.get(stored), owners)
+        return found
+
+    async def _read(self, names: Sequence[KeyName]) -> dict[KeyName, tuple[Any, ...]]:
+        columns = {
+            "tenant_ids": [tenant_id for tenant_id, _, _ in names],
+            "user_ids": [user_id for _, user_id, _ in names],
+            "key_ids": [key_id for _, _, key_id in names],
+        }
 
         async def read(connection: Connection) -> list[tuple[Any, ...]]:
             with translated():
-                return await (await connection.execute(sql("data_keys"), names, binary=True)).fetchall()
+                return await (await connection.execute(sql("data_keys"), columns, binary=True)).fetchall()
 
-        return {str(row[0]): row[1:] for row in await self._on_connection(read)}
+        return {(row[0], row[1], str(row[2])): row[3:] for row in await self._on_connection(read)}
 
-    def _opened(self, tenant_id: str, user_id: str, key_id: str, row: tuple[Any, ...] | None) -> DataKey | Rejected:
+    def _opened(
+        self, name: KeyName, row: tuple[Any, ...] | None, owners: dict[tuple[str, str, int], bytes]
+    ) -> DataKey | Rejected:
+        """Return the key in ``row``; ``owners`` has the user keys that were unwrapped for this answer already."""
         if row is None:
             return Rejected("the key is unknown to the key store", code="unknown_key")
-        nonce, wrapped, _, owner_nonce, owner_wrapped = row
+        tenant_id, user_id, key_id = name
+        nonce, wrapped, generation, owner_nonce, owner_wrapped = row
         if wrapped is None or owner_wrapped is None:
             return Rejected("the key of this record was destroyed", code="erased")
-        owner = self._unwrap(owner_nonce, owner_wrapped, f"{tenant_id}/{user_id}")
+        owner = owners.get((tenant_id, user_id, generation))
+        if owner is None:
+            owner = self._unwrap(owner_nonce, owner_wrapped, f"{tenant_id}/{user_id}")
+            owners[tenant_id, user_id, generation] = owner
         try:
-            name = f"{tenant_id}/{user_id}/{uuid.UUID(key_id)}"
-            key = DataKey(key_id, AESGCM(owner).decrypt(nonce, wrapped, name.encode()))
+            bound_to = f"{tenant_id}/{user_id}/{uuid.UUID(key_id)}"
+            key = DataKey(key_id, AESGCM(owner).decrypt(nonce, wrapped, bound_to.encode()))
         except (InvalidTag, ValueError):
             # The user's key opened, so the master key is right: this one row is damaged, and the rest can go on.
             return Rejected("the key of this record is damaged in the key store", code="bad_seal")
-        self._data_keys.put((tenant_id, user_id, key_id), key)
+        self._data_keys.put(name, key)
         return key
 
     async def _on_connection(self, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
@@ -185,13 +211,6 @@ class KeyStore:
             return AESGCM(self._master).decrypt(nonce, wrapped, name.encode())
         except InvalidTag:
             raise Misconfigured("ENGRAM_MASTER_KEY is not the key that this key store was made with") from None
-
-
-def opened(found: DataKey | Rejected) -> DataKey:
-    """Return what ``KeyStore.keys`` found under one id, or raise it."""
-    if isinstance(found, Rejected):
-        raise found
-    return found
 
 
 async def _execute(connection: Connection, statement: str, names: dict[str, Any]) -> None:

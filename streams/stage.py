@@ -4,9 +4,9 @@ Owned by the stages (``extract``, ``admit``, ``embed``, ``remember``, ``working`
 retries, never talks to Kafka and never ends the process: it returns or raises an error by consequence.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -17,6 +17,9 @@ from schemas.ids import routing_key
 from schemas.inputs import Origin
 from schemas.settings import Settings
 from schemas.topics import Topic
+
+Value = TypeVar("Value")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class StageResult:
     status: str = "done"
 
 
+ERASED = "erased"  # the code of an input whose key was destroyed: no fault, so no dead letter
 POISON = "poison"  # the code of an input that was begun too often and never finished
 
 
@@ -84,9 +88,19 @@ class Stage(Protocol):
         """
         ...
 
-    async def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
+    async def refuse(self, one: Input, error: Rejected) -> Refusal:
         """Return what follows from ``error``; may raise ``Retryable`` or ``Broken``, never ``Rejected``."""
         ...
+
+
+def unless_rejected(work: Callable[[Value], Result], value: Value | Rejected) -> Result | Rejected:
+    """Return ``work(value)``, or why there is no value or no result: one refusal does not stop what came with it."""
+    if isinstance(value, Rejected):
+        return value
+    try:
+        return work(value)
+    except Rejected as error:
+        return error
 
 
 def stage_output(topic: Topic, codec: Codec, settings: Settings, event: StageEvent) -> Output:

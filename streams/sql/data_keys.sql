@@ -1,3 +1,3 @@
--- Data keys of a user, each with the user key it is wrapped with; nulls where one of them was destroyed, no row for an unknown one.
-SELECT found_key, nonce, wrapped, generation, owner_nonce, owner_wrapped
-FROM data_keys_of(%(tenant_id)s, %(user_id)s, %(key_ids)s::uuid[]);
+-- Data keys of users, each with the user key it is wrapped with; nulls where one of them was destroyed, no row for an unknown one.
+SELECT found_tenant, found_user, found_key, nonce, wrapped, generation, owner_nonce, owner_wrapped
+FROM data_keys_of_users(%(tenant_ids)s::text[], %(user_ids)s::text[], %(key_ids)s::uuid[]);

@@ -1,9 +1,10 @@
 """What the stage tests share: keys kept in memory, sealed inputs, an extractor of one rule.
 
-The keys stand for the key store's contract (``key`` raises ``erased``); the store itself is tested on Postgres.
+The keys stand for the key store's contract (``keys_of`` says ``erased``); the store itself is tested on Postgres.
 """
 
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from schemas.candidates import Candidate, Extraction
@@ -11,12 +12,13 @@ from schemas.codec import Codec
 from schemas.errors import Rejected
 from schemas.inputs import InputBody, InputEnvelope, Origin, TurnRecorded
 from schemas.routing import partition_of
-from schemas.sealing import DataKey
+from schemas.sealing import DataKey, KeyName
 from schemas.settings import Settings
 from streams.extract import Extract
 from streams.inputs import OpenedInput
 from streams.producer import kind_of
 from streams.sealed_records import seal_record
+from streams.stage import Input, Refusal, Stage, StageResult
 
 NOW_MS = 1_790_000_000_000
 TENANT, USER = "acme", "xiaoming"
@@ -39,12 +41,25 @@ class MemoryKeys:
         self.made.update({key.key_id: key for key in keys})
         return keys
 
-    async def key(self, tenant_id: str, user_id: str, key_id: str) -> DataKey:
+    async def keys_of(self, names: Iterable[KeyName]) -> dict[KeyName, DataKey | Rejected]:
+        return {name: self._found(name[2]) for name in names}
+
+    def _found(self, key_id: str) -> DataKey | Rejected:
         if key_id in self.destroyed:
-            raise Rejected("the key of this record was destroyed", code="erased")
-        if key_id not in self.made:
-            raise Rejected("the key is unknown to the key store", code="unknown_key")
-        return self.made[key_id]
+            return Rejected("the key of this record was destroyed", code="erased")
+        return self.made.get(key_id) or Rejected("the key is unknown to the key store", code="unknown_key")
+
+
+async def handled(stage: Stage, message: bytes, position: Origin) -> StageResult:
+    """Return what ``stage`` makes of one input; raises why it refuses it."""
+    (outcome,) = await stage.handle([Input(message, position)])
+    if isinstance(outcome, Rejected):
+        raise outcome
+    return outcome
+
+
+async def refusal(stage: Stage, message: bytes, position: Origin, error: Rejected) -> Refusal:
+    return await stage.refuse(Input(message, position), error)
 
 
 def position_of(tenant: str = TENANT, user: str = USER, offset: int = 7) -> Origin:

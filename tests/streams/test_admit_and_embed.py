@@ -15,6 +15,7 @@ from schemas.proposals import Proposal
 from streams.admit import Admit
 from streams.embed import Embed
 from streams.sealed_records import open_record
+from streams.stage import Input, StageResult
 
 SAID = ("我对花生过敏，电话13800138000", "I am allergic to peanuts, call 13800138000")
 
@@ -26,9 +27,11 @@ class LengthEmbedder:
 
     def __init__(self) -> None:
         self.seen: list[str] = []
+        self.calls: list[int] = []
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
         self.seen += texts
+        self.calls.append(len(texts))
         return [struct.pack("<2f", len(text), 1.0) for text in texts]
 
 
@@ -58,13 +61,13 @@ class Line:
 
     async def extracted(self, said: str, **changes: object) -> bytes:
         message = await kit.message(self.keys, kit.turn(said), **changes)
-        return (await self.extract.handle(message, kit.position_of())).outputs[0].value
+        return (await kit.handled(self.extract, message, kit.position_of())).outputs[0].value
 
     async def admitted(self, said: str, **changes: object) -> bytes:
-        return (await self.admit.handle(await self.extracted(said, **changes), Origin(0, 0))).outputs[0].value
+        return (await kit.handled(self.admit, await self.extracted(said, **changes), Origin(0, 0))).outputs[0].value
 
     async def proposal(self, said: str, **changes: object) -> Proposal:
-        (output,) = (await self.embed.handle(await self.admitted(said, **changes), Origin(0, 0))).outputs
+        (output,) = (await kit.handled(self.embed, await self.admitted(said, **changes), Origin(0, 0))).outputs
         assert (output.topic.name, output.key) == ("memory.proposals", b"acme/xiaoming")
         return kit.CODEC.decode(output.value, Proposal)
 
@@ -118,10 +121,10 @@ async def test_a_key_destroyed_on_the_way_ends_as_an_empty_erased_proposal() -> 
     message = await line.extracted(SAID[0])
     line.keys.destroyed |= set(line.keys.made)
     with pytest.raises(Rejected) as refused:
-        await line.admit.handle(message, Origin(0, 3))
-    refusal = await line.admit.refuse(message, Origin(0, 3), refused.value)
+        await kit.handled(line.admit, message, Origin(0, 3))
+    refusal = await kit.refusal(line.admit, message, Origin(0, 3), refused.value)
     assert not refusal.dead
-    (output,) = (await line.embed.handle(refusal.result.outputs[0].value, Origin(0, 0))).outputs
+    (output,) = (await kit.handled(line.embed, refusal.result.outputs[0].value, Origin(0, 0))).outputs
     proposal = kit.CODEC.decode(output.value, Proposal)
     assert (proposal.status, proposal.body, proposal.origin) == ("erased", None, kit.position_of())
 
@@ -131,8 +134,8 @@ async def test_bytes_that_are_none_of_ours_go_to_the_dead_letters_alone(stage: s
     tested = getattr(Line(), stage)
     for message in (b"", b"\x00\x00\x00\x00\x01", Codec().encode(kit.turn("x"))):
         with pytest.raises(Rejected) as refused:
-            await tested.handle(message, Origin(1, 5))
-        refusal = await tested.refuse(message, Origin(1, 5), refused.value)
+            await kit.handled(tested, message, Origin(1, 5))
+        refusal = await kit.refusal(tested, message, Origin(1, 5), refused.value)
         assert refusal.dead
         assert refusal.result.outputs == ()
 
@@ -143,9 +146,9 @@ async def test_a_broken_body_is_refused_but_its_origin_goes_on() -> None:
     assert event.body is not None
     message = kit.CODEC.encode(replace(event, body=replace(event.body, nonce=b"0" * 12)))
     with pytest.raises(Rejected) as refused:
-        await line.embed.handle(message, Origin(0, 0))
+        await kit.handled(line.embed, message, Origin(0, 0))
     assert refused.value.code == "bad_seal"
-    refusal = await line.embed.refuse(message, Origin(0, 0), refused.value)
+    refusal = await kit.refusal(line.embed, message, Origin(0, 0), refused.value)
     proposal = kit.CODEC.decode(refusal.result.outputs[0].value, Proposal)
     assert refusal.dead
     assert (proposal.status, proposal.body, proposal.origin) == ("rejected", None, kit.position_of())
@@ -156,5 +159,27 @@ async def test_an_output_above_the_stage_limit_is_refused_with_the_limit_named()
     extract = kit.extract_stage(line.keys, stage_limit_bytes=500)
     message = await kit.message(line.keys, kit.turn("long " * 200))
     with pytest.raises(Rejected, match="the limit is 500") as refused:
-        await extract.handle(message, kit.position_of())
+        await kit.handled(extract, message, kit.position_of())
     assert refused.value.code == "too_large"
+
+
+async def test_what_comes_together_leads_to_the_same_as_one_after_the_other() -> None:
+    line = Line()
+    said = ("我喜欢爬山", "I like hiking", "打 13800138000 找我")
+    messages = [await line.admitted(text, event_id=f"event-{n}") for n, text in enumerate(said)]
+    event = kit.CODEC.decode(messages[1], MemoryAdmitted)
+    assert event.body is not None
+    messages[1] = kit.CODEC.encode(replace(event, body=replace(event.body, nonce=b"0" * 12)))
+    line.embedder.calls.clear()
+    inputs = [Input(message, Origin(0, n)) for n, message in enumerate([*messages, b"junk"])]
+    first, broken, third, junk = await line.embed.handle(inputs)
+    assert line.embedder.calls == [2]
+    assert isinstance(broken, Rejected)
+    assert isinstance(junk, Rejected)
+    assert (broken.code, junk.code) == ("bad_seal", "bad_avro")
+    for message, together in ((messages[0], first), (messages[2], third)):
+        assert isinstance(together, StageResult)
+        alone = await kit.handled(line.embed, message, Origin(0, 0))
+        one, other = (kit.CODEC.decode(result.outputs[0].value, Proposal) for result in (alone, together))
+        assert one.proposal_id == other.proposal_id
+        assert line.opened(one) == line.opened(other)

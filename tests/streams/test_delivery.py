@@ -17,7 +17,7 @@ from streams.attempts import Attempts
 from streams.crash import CrashPoints
 from streams.delivery import EXIT_BROKEN, EXIT_MISCONFIGURED, EXIT_UNAVAILABLE, Delivery, Surroundings
 from streams.heartbeat import Heartbeat
-from streams.stage import Output, Refusal, StageResult
+from streams.stage import Input, Output, Refusal, StageResult
 
 
 class Ended(BaseException):
@@ -54,13 +54,16 @@ class Scripted:
         self.errors = list(errors)
         self.calls = 0
 
-    async def handle(self, message: bytes, position: Origin) -> StageResult:
+    async def handle(self, inputs: Sequence[Input]) -> Sequence[StageResult | Rejected]:
         self.calls += 1
-        if self.errors:
-            raise self.errors.pop(0)
-        return StageResult((Output(EXTRACTED, b"k", message),))
+        if not self.errors:
+            return [StageResult((Output(EXTRACTED, b"k", one.message),)) for one in inputs]
+        error = self.errors.pop(0)
+        if isinstance(error, Rejected):
+            return [error for _ in inputs]
+        raise error
 
-    async def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
+    async def refuse(self, one: Input, error: Rejected) -> Refusal:
         return Refusal(StageResult((Output(EXTRACTED, b"k", b"empty"),), "rejected"), tenant_id="acme", user_id="u")
 
 
@@ -87,7 +90,10 @@ class Rig:
         )
 
     async def deliver(self, offset: int = 5) -> None:
-        await self.delivery.deliver(b"message", b"key", Origin(2, offset), generation=1)
+        await self.together(offset)
+
+    async def together(self, *offsets: int) -> None:
+        await self.delivery.deliver([Input(b"message", Origin(2, offset), b"key") for offset in offsets], generation=1)
 
     async def exit_code(self, offset: int = 5) -> int:
         with pytest.raises(Ended) as ended:
@@ -177,7 +183,7 @@ class Blocking(Scripted):
         super().__init__()
         self.begun = asyncio.Event()
 
-    async def handle(self, message: bytes, position: Origin) -> StageResult:
+    async def handle(self, inputs: Sequence[Input]) -> Sequence[StageResult | Rejected]:
         self.begun.set()
         await asyncio.Event().wait()
         raise AssertionError
@@ -225,6 +231,67 @@ async def test_a_redelivery_after_success_does_not_count_as_an_attempt(tmp_path:
     assert {output.topic.name for output in rig.sent.outputs} == {"memory.extracted"}
 
 
+class Fatal(Scripted):
+    """A stage that ends with the process whenever ``poison`` is among its inputs; keeps which inputs came together."""
+
+    def __init__(self, poison: int) -> None:
+        super().__init__()
+        self.poison = poison
+        self.groups: list[list[int]] = []
+
+    async def handle(self, inputs: Sequence[Input]) -> Sequence[StageResult | Rejected]:
+        offsets = [one.position.offset for one in inputs]
+        self.groups.append(offsets)
+        if self.poison in offsets:
+            raise ZeroDivisionError
+        return [StageResult((Output(EXTRACTED, b"k", str(offset).encode()),)) for offset in offsets]
+
+
+async def test_poison_among_others_is_found_and_costs_only_itself(tmp_path: Path) -> None:
+    stage = Fatal(poison=7)
+    rig = Rig(tmp_path, stage, attempts=3)
+    ends = 0
+    while True:
+        try:
+            # The group begins again where it had committed, before what was in flight.
+            await rig.together(4, 5, 6, 7, 8, 9, 10)
+        except Ended:
+            ends += 1
+            rig.restart()
+        else:
+            break
+    assert ends == 1 + 3
+    assert rig.letter().offset == 7
+    # Together at first; then one by one up to the poison, which is tried as often as is allowed.
+    assert stage.groups[:5] == [[4, 5, 6, 7, 8, 9, 10], [4], [5], [6], [7]]
+    assert stage.groups[5:] == [[4, 5, 6], [7], [4, 5, 6], [7], [4, 5, 6], [8], [9], [10]]
+    sent = [output.value for output in rig.sent.outputs if output.topic.name == "memory.extracted"]
+    assert sent[-7:] == [b"4", b"5", b"6", b"empty", b"8", b"9", b"10"]
+    await rig.together(11, 12)
+    assert stage.groups[-1] == [11, 12]
+
+
+async def test_what_follows_a_suspect_goes_together_again(tmp_path: Path) -> None:
+    stage = Fatal(poison=6)
+    rig = Rig(tmp_path, stage)
+    with pytest.raises(Ended):
+        await rig.together(5, 6)
+    stage.poison = -1
+    rig.restart()
+    await rig.together(4, 5, 6, 7, 8)
+    assert stage.groups[1:] == [[4], [5], [6], [7, 8]]
+
+
+async def test_one_refused_output_does_not_take_the_others_with_it(tmp_path: Path) -> None:
+    stage = Fatal(poison=-1)
+    rig = Rig(tmp_path, stage, Rejected("too large", code="too_large"), Rejected("too large", code="too_large"))
+    await rig.together(1, 2, 3)
+    assert rig.letter().offset == 1
+    sent = [output.value for output in rig.sent.outputs if output.topic.name == "memory.extracted"]
+    assert sent == [b"empty", b"2", b"3"]
+    assert rig.delivery.counts == {"rejected": 1, "done": 2}
+
+
 async def test_an_event_that_was_passed_over_stops_the_process(tmp_path: Path) -> None:
     rig = Rig(tmp_path, Scripted())
     await rig.deliver(5)
@@ -248,8 +315,8 @@ async def test_the_real_stage_puts_a_bad_input_away_and_goes_on(tmp_path: Path) 
     place = kit.position_of()
     good = await kit.message(keys, kit.turn("我喜欢爬山"))
     bad = await kit.message(keys, kit.turn("a\x00"), event_id="event-bad")
-    await rig.delivery.deliver(bad, b"acme/xiaoming", place, 1)
-    await rig.delivery.deliver(good, b"acme/xiaoming", Origin(place.partition, place.offset + 1), 1)
+    after = Origin(place.partition, place.offset + 1)
+    await rig.delivery.deliver([Input(bad, place, b"acme/xiaoming"), Input(good, after, b"acme/xiaoming")], 1)
     letter = rig.letter()
     assert (letter.code, letter.event_id, letter.offset) == ("bad_text", "event-bad", place.offset)
     statuses = [

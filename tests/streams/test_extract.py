@@ -36,7 +36,7 @@ def event_of(result: StageResult) -> MemoryExtracted:
 @pytest.mark.parametrize("said", ["我对花生过敏", "I am allergic to peanuts"])
 async def test_a_turn_becomes_a_sealed_extraction(stage: Extract, keys: kit.MemoryKeys, said: str) -> None:
     envelope = await kit.sealed_envelope(keys, kit.turn(said), device_timestamp_ms=kit.NOW_MS - 5_000)
-    result = await stage.handle(kit.CODEC.encode(envelope), kit.position_of())
+    result = await kit.handled(stage, kit.CODEC.encode(envelope), kit.position_of())
     event = event_of(result)
     assert (event.tenant_id, event.user_id, event.event_id) == (kit.TENANT, kit.USER, "event-1")
     assert event.origin == kit.position_of()
@@ -51,7 +51,7 @@ async def test_a_turn_becomes_a_sealed_extraction(stage: Extract, keys: kit.Memo
 
 
 async def test_nothing_found_still_travels_with_its_origin(stage: Extract, keys: kit.MemoryKeys) -> None:
-    result = await stage.handle(await kit.message(keys, kit.turn("", "好的")), kit.position_of(offset=99))
+    result = await kit.handled(stage, await kit.message(keys, kit.turn("", "好的")), kit.position_of(offset=99))
     event = event_of(result)
     assert (event.status, event.body, event.origin.offset) == ("nothing", None, 99)
 
@@ -67,7 +67,7 @@ async def test_nothing_found_still_travels_with_its_origin(stage: Extract, keys:
     ],
 )
 async def test_every_kind_is_read(stage: Extract, keys: kit.MemoryKeys, body: msgspec.Struct) -> None:
-    result = await stage.handle(await kit.message(keys, body), kit.position_of())  # type: ignore[arg-type]
+    result = await kit.handled(stage, await kit.message(keys, body), kit.position_of())  # type: ignore[arg-type]
     assert event_of(result).status == "nothing"
 
 
@@ -135,9 +135,9 @@ async def test_a_bad_input_is_refused_with_its_code(stage: Extract, keys: kit.Me
     message, code, readable = (await _bad_inputs(keys))[name]
     position = kit.position_of()
     with pytest.raises(Rejected) as refused:
-        await stage.handle(message, position)
+        await kit.handled(stage, message, position)
     assert refused.value.code == code
-    refusal = await stage.refuse(message, position, refused.value)
+    refusal = await kit.refusal(stage, message, position, refused.value)
     assert refusal.dead
     if readable:
         event = event_of(refusal.result)
@@ -149,7 +149,7 @@ async def test_a_bad_input_is_refused_with_its_code(stage: Extract, keys: kit.Me
 
 async def test_exactly_24_hours_ahead_is_accepted(stage: Extract, keys: kit.MemoryKeys) -> None:
     message = await kit.message(keys, kit.turn("hi"), device_timestamp_ms=kit.NOW_MS + 24 * HOUR_MS)
-    assert event_of(await stage.handle(message, kit.position_of())).stated_at_ms == kit.NOW_MS
+    assert event_of(await kit.handled(stage, message, kit.position_of())).stated_at_ms == kit.NOW_MS
 
 
 async def test_a_destroyed_key_passes_as_erased_without_a_dead_letter(stage: Extract, keys: kit.MemoryKeys) -> None:
@@ -157,8 +157,8 @@ async def test_a_destroyed_key_passes_as_erased_without_a_dead_letter(stage: Ext
     keys.destroyed.add(envelope.body.key_id)
     message = kit.CODEC.encode(envelope)
     with pytest.raises(Rejected) as refused:
-        await stage.handle(message, kit.position_of())
-    refusal = await stage.refuse(message, kit.position_of(), refused.value)
+        await kit.handled(stage, message, kit.position_of())
+    refusal = await kit.refusal(stage, message, kit.position_of(), refused.value)
     event = event_of(refusal.result)
     assert (event.status, event.body, event.origin) == ("erased", None, kit.position_of())
     assert not refusal.dead
@@ -171,9 +171,9 @@ async def test_a_record_in_another_users_partition_is_refused_and_waited_for_by_
     wrong = Origin((right.partition + 1) % 4, right.offset)
     message = await kit.message(keys, kit.turn("hi"))
     with pytest.raises(Rejected) as refused:
-        await stage.handle(message, wrong)
+        await kit.handled(stage, message, wrong)
     assert refused.value.code == "bad_partition"
-    refusal = await stage.refuse(message, wrong, refused.value)
+    refusal = await kit.refusal(stage, message, wrong, refused.value)
     assert refusal.dead
     assert refusal.result.outputs == ()
 
@@ -181,5 +181,5 @@ async def test_a_record_in_another_users_partition_is_refused_and_waited_for_by_
 async def test_reasons_never_quote_what_was_said(stage: Extract, keys: kit.MemoryKeys) -> None:
     for message, _, _ in (await _bad_inputs(keys)).values():
         with pytest.raises(Rejected) as refused:
-            await stage.handle(message, kit.position_of())
+            await kit.handled(stage, message, kit.position_of())
         assert "hello" not in refused.value.reason

@@ -132,30 +132,33 @@ async def test_many_keys_come_with_one_query_and_each_says_why_it_does_not_open(
     (foreign,) = await store.mint("acme", "bob", 1)
     await store.destroy_keys(*KEY, [made[0].key_id])
     assert await fresh.key(*KEY, made[4].key_id) == made[4]
-    queries: list[list[str]] = []
+    queries: list[Sequence[KeyName]] = []
     read = fresh._read
 
-    async def counted(tenant_id: str, user_id: str, identities: list[str]) -> dict[str, tuple[object, ...]]:
-        queries.append(identities)
-        return await read(tenant_id, user_id, identities)
+    async def counted(names: Sequence[KeyName]) -> dict[KeyName, tuple[object, ...]]:
+        queries.append(names)
+        return await read(names)
 
     monkeypatch.setattr(fresh, "_read", counted)
-    names = [*(key.key_id for key in made), foreign.key_id, "nonsense", made[1].key_id.upper()]
-    found = await fresh.keys(*KEY, names)
-    assert [found[key.key_id] for key in made[1:]] == list(made[1:])
+    key_ids = [*(key.key_id for key in made), foreign.key_id, "nonsense", made[1].key_id.upper()]
+    bobs, nobodys = ("acme", "bob", foreign.key_id), ("", "alice", made[2].key_id)
+    found = await fresh.keys_of([*((*KEY, key_id) for key_id in key_ids), bobs, nobodys])
+    assert [found[*KEY, key.key_id] for key in made[1:]] == list(made[1:])
+    assert found[bobs] == foreign
     assert {name: one.code for name, one in found.items() if isinstance(one, Rejected)} == {
-        made[0].key_id: "erased", foreign.key_id: "unknown_key", "nonsense": "unknown_key",
-    }  # fmt: skip
-    again = found[made[1].key_id.upper()]
+        (*KEY, made[0].key_id): "erased",
+        (*KEY, foreign.key_id): "unknown_key",
+        (*KEY, "nonsense"): "unknown_key",
+        nobodys: "bad_id",
+    }
+    again = found[*KEY, made[1].key_id.upper()]
     assert not isinstance(again, Rejected)
     assert again.material == made[1].material
     assert len(queries) == 1
-    assert made[4].key_id not in queries[0]
-    assert await fresh.keys(*KEY, []) == {}
-    assert await fresh.keys(*KEY, [made[2].key_id]) == {made[2].key_id: made[2]}
+    assert (*KEY, made[4].key_id) not in queries[0]
+    assert await fresh.keys_of([]) == {}
+    assert await fresh.keys_of([(*KEY, made[2].key_id)]) == {(*KEY, made[2].key_id): made[2]}
     assert len(queries) == 1
-    with pytest.raises(Rejected, match="tenant_id"):
-        await fresh.keys("", "alice", [made[2].key_id])
     await store.close()
     await fresh.close()
 
@@ -176,8 +179,8 @@ async def test_a_damaged_key_is_the_fault_of_one_record_and_a_damaged_user_key_t
     with pytest.raises(Rejected) as damaged:
         await fresh.key(*KEY, first.key_id)
     assert damaged.value.code == "bad_seal"
-    found = await fresh.keys(*KEY, [first.key_id, second.key_id])
-    assert found[second.key_id] == second
+    found = await fresh.keys_of([(*KEY, first.key_id), (*KEY, second.key_id)])
+    assert found[*KEY, second.key_id] == second
     await admin.execute("UPDATE user_keys SET wrapped = set_byte(wrapped, 0, 255 - get_byte(wrapped, 0))")
     other = await KeyStore.open(settings)
     with pytest.raises(Misconfigured):
@@ -198,19 +201,20 @@ async def test_the_one_statement_that_reads_keys_stands_under_the_policies_and_l
     database = settings.postgres_keys_database
     connection = await connect(settings, ROLE, database=database, autocommit=True)
     admin = await connect(settings, settings.postgres_admin_user, database=database, autocommit=True)
-    ask = "SELECT found_key::text FROM data_keys_of(%s, %s, %s::uuid[])"
+    ask = "SELECT found_key::text FROM data_keys_of_users(%s::text[], %s::text[], %s::uuid[])"
     both = [mine.key_id, other.key_id]
     for user, key in (("alice", mine), ("bob", other)):
-        assert await (await connection.execute(ask, ("acme", user, both))).fetchall() == [(key.key_id,)]
+        names = (["acme", "acme"], [user, user], both)
+        assert await (await connection.execute(ask, names)).fetchall() == [(key.key_id,)]
         with pytest.raises(InsufficientPrivilege):
             await connection.execute("SELECT key_id FROM data_keys")
     for tenant, user in (("", "alice"), ("acme", "")):
         with pytest.raises(InsufficientPrivilege, match="is not set"):
-            await connection.execute(ask, (tenant, user, both))
+            await connection.execute(ask, ([tenant], [user], [mine.key_id]))
     (facts,) = await (
         await admin.execute(
             "SELECT prosecdef, pg_get_userbyid(proowner), has_function_privilege('engram_writer', oid, 'EXECUTE')"
-            " FROM pg_proc WHERE proname = 'data_keys_of'"
+            " FROM pg_proc WHERE proname = 'data_keys_of_users'"
         )
     ).fetchall()
     assert facts == (False, "engram_owner", False)
@@ -218,7 +222,7 @@ async def test_the_one_statement_that_reads_keys_stands_under_the_policies_and_l
     await admin.execute(
         "ALTER TABLE data_keys DISABLE ROW LEVEL SECURITY; ALTER TABLE user_keys DISABLE ROW LEVEL SECURITY"
     )
-    assert await (await connection.execute(ask, ("", "alice", both))).fetchall() == []
+    assert await (await connection.execute(ask, ([""], ["alice"], [mine.key_id]))).fetchall() == []
     await connection.close()
     await admin.close()
 
