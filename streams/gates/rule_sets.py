@@ -31,9 +31,17 @@ class Hit:
 class _OwnRule:
     rule_id: str
     outcome: str
-    patterns: tuple[Any, ...]
+    patterns: dict[int, Any]
     need_all: bool
     unless: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnSet:
+    """One filter over the patterns of all rules, which are numbered through: most texts match none of them."""
+
+    screen: Any
+    rules: tuple[_OwnRule, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,39 +68,38 @@ def _own_data() -> dict[str, Any]:
 
 
 @lru_cache(maxsize=1)
-def own_rules() -> tuple[_OwnRule, ...]:
+def own_rules() -> _OwnSet:
     """Return our own rules, compiled."""
-    raw = _own_data()
     options = _options()
-    return tuple(
+    screen = re2.Filter()
+    rules = tuple(
         _OwnRule(
             rule_id=f"engram/{entry['id']}",
             outcome=entry["outcome"],
-            patterns=tuple(re2.compile(pattern, options) for pattern in entry["patterns"]),
+            patterns={screen.Add(pattern, options): re2.compile(pattern, options) for pattern in entry["patterns"]},
             need_all=entry.get("all", False),
             unless=re2.compile(entry["unless"], options) if "unless" in entry else None,
         )
-        for entry in raw["rule"]
+        for entry in _own_data()["rule"]
     )
+    screen.Compile()
+    return _OwnSet(screen, rules)
 
 
 def own_hit(text: str, skip_rules: frozenset[str]) -> Hit | None:
     """Return the first of our own rules that matches ``text``."""
-    for rule in own_rules():
-        if rule.rule_id in skip_rules:
+    own = own_rules()
+    found = frozenset(own.screen.Match(text) or ())
+    if not found:
+        return None
+    for rule in own.rules:
+        here = [number for number in rule.patterns if number in found]
+        enough = len(here) == len(rule.patterns) if rule.need_all else bool(here)
+        if not enough or rule.rule_id in skip_rules:
             continue
-        matches = []
-        for pattern in rule.patterns:
-            match = pattern.search(text)
-            if match is not None:
-                matches.append(match)
-                if not rule.need_all:
-                    break
-            elif rule.need_all:
-                break
-        enough = len(matches) == len(rule.patterns) if rule.need_all else bool(matches)
-        if enough and not _excused(rule, text, matches[0]):
-            return Hit(rule.rule_id, rule.outcome, matches[0].start())
+        match = rule.patterns[here[0]].search(text)
+        if match is not None and not _excused(rule, text, match):
+            return Hit(rule.rule_id, rule.outcome, match.start())
     return None
 
 
