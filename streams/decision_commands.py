@@ -7,7 +7,7 @@ reads.
 import msgspec
 from msgspec.structs import replace
 
-from schemas.candidates import Candidate
+from schemas.candidates import Candidate, Relation
 from schemas.errors import Rejected
 from schemas.memories import Memory, MemoryVectors, PendingEntry, QuarantineEntry, ReviewEntry
 from schemas.proposals import Command
@@ -181,6 +181,7 @@ def _edit(draft: Draft, memory: Memory, command: Command) -> None:
         body_changed=True,
         value=value,
         content=content,
+        relations=_relations_of_value(memory, value, draft.policy.id_limit_characters),
         dedupe_key=key,
         status="active" if certain else memory.status,
         supersedes=tuple(dict.fromkeys((*memory.supersedes, *(rival.memory_id for rival in rivals)))),
@@ -192,6 +193,23 @@ def _edit(draft: Draft, memory: Memory, command: Command) -> None:
     draft.set_vectors(memory.memory_id, command.vectors)
     retire(draft, rivals, edited)
     flag_group(draft, edited, edited)
+
+
+def _relations_of_value(memory: Memory, value: str, limit: int) -> tuple[Relation, ...]:
+    """Return the relations of ``memory`` once it says ``value`` (JSON text): those to the old value now end at the new one.
+
+    A value that is no name of anything (no text, or longer than ``limit`` characters) has no relation.
+    """
+    old, new = msgspec.json.decode(memory.value), msgspec.json.decode(value)
+    if new == old:
+        return memory.relations
+    names_something = isinstance(new, str) and 0 < len(new) <= limit
+    moved = (
+        replace(relation, object_id=new) if relation.object_id == old else relation
+        for relation in memory.relations
+        if names_something or relation.object_id != old
+    )
+    return tuple(moved)
 
 
 def _roll_back(draft: Draft, memory: Memory, command: Command) -> None:
