@@ -6,6 +6,10 @@ generation), 69 a server or a projector is away, so nothing could be proved.
 """
 
 import asyncio
+import signal
+import threading
+import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Annotated
 
@@ -15,12 +19,13 @@ from rich.console import Console
 from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from infra.durations import seconds_of
 from projectors.doors import open_door
 from projectors.entries import STORES, Store
 from reconcile.report import Report, StoreReport
 from reconcile.run import FingerprintDoor, Options
 from reconcile.run import reconcile as run_reconcile
-from schemas.errors import Misconfigured
+from schemas.errors import Misconfigured, Rejected, Retryable
 from schemas.ids import check_id
 from schemas.settings import Settings, load_settings
 
@@ -42,22 +47,57 @@ def reconcile(
     wait_seconds: Annotated[
         float, typer.Option("--wait-seconds", min=0.1, help="Wait this long for a projector.")
     ] = 60.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, no table.")] = False,
+    every: Annotated[
+        str, typer.Option("--every", help="Run again after this time (such as 15m or 1h) until stopped.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a run, no table.")] = False,
 ) -> None:
-    """Compare the stores with Postgres, twice where they differ. Ends with 0 when nothing differs, with 1 when something does."""
+    """Compare the stores with Postgres, twice where they differ. Ends with 0 when nothing differs, with 1 when something does.
+
+    With --every it goes on until it is stopped; a run that could not be finished says why, and the next one comes.
+    """
     stores = _stores([*(only or ()), *(store or ())])
     if tenant:
         check_id("tenant", tenant)
+    pause_seconds = seconds_of(every) if every else 0.0
     options = Options(repair=repair, deep=deep, yes=yes, tenant_id=tenant, wait_seconds=wait_seconds)
-    shown = _Shown(visible=not as_json)
-    with shown.bar:
-        report = asyncio.run(_run(load_settings(), stores, options, generation, shown))
-    if as_json:
-        typer.echo(msgspec.json.encode(report).decode())
-    else:
-        _print(report)
-    if report.differences:
+
+    def once() -> Report:
+        shown = _Shown(visible=not as_json)
+        with shown.bar:
+            report = asyncio.run(_run(load_settings(), stores, options, generation, shown))
+        if as_json:
+            typer.echo(msgspec.json.encode(report).decode())
+        else:
+            _print(report)
+        return report
+
+    if pause_seconds:
+        _again_and_again(once, pause_seconds)
+    elif once().differences:
         raise typer.Exit(EXIT_DIFFERENT)
+
+
+def _again_and_again(once: Callable[[], Report], pause_seconds: float) -> None:
+    """Run ``once`` every ``pause_seconds`` until a signal asks to stop: at once between runs, else when the run is over.
+
+    A second signal ends it in the middle. What a later run can find cured is only reported; a wrong setting ends it.
+    """
+    stop = threading.Event()
+
+    def ask(number: int, _frame: object) -> None:
+        stop.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, ask)
+    while not stop.is_set():
+        started = time.monotonic()
+        try:
+            once()
+        except (Retryable, Rejected) as error:
+            typer.echo(f"this run was not finished: {error}", err=True)
+        stop.wait(max(0.0, pause_seconds - (time.monotonic() - started)))
 
 
 def _stores(names: list[str]) -> tuple[Store, ...]:

@@ -23,11 +23,28 @@ ROOT = Path(__file__).parents[2]
 COUNT = 40
 
 
-def engram(settings: Settings, *words: str) -> "subprocess.CompletedProcess[str]":
+COMMAND = (sys.executable, "-m", "infra.cli", "reconcile")
+
+
+def environment(settings: Settings) -> dict[str, str]:
     own = {name: value for name, value in os.environ.items() if not name.startswith("ENGRAM_")}
-    command = [sys.executable, "-m", "infra.cli", "reconcile", *words]
+    return {**own, **environment_of(settings)}
+
+
+def engram(settings: Settings, *words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        command, env={**own, **environment_of(settings)}, cwd=ROOT, capture_output=True, text=True, check=False
+        [*COMMAND, *words], env=environment(settings), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+def begun(settings: Settings, *words: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [*COMMAND, *words],
+        env=environment(settings),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -89,3 +106,26 @@ async def test_what_cannot_be_compared(topics: Settings, world: World) -> None:
     assert wrong.returncode == 78
     away = topics.model_copy(update={"milvus_uri": "http://127.0.0.1:9", "store_timeout_seconds": 1.0})
     assert engram(away, "milvus").returncode == 69
+
+
+async def test_on_a_schedule_it_goes_on_over_drift_and_outages_until_it_is_stopped(
+    topics: Settings, world: World
+) -> None:
+    running = begun(topics, "milvus", "--every", "1s", "--wait-seconds", "0.3", "--json")
+    assert running.stdout is not None
+    assert running.stderr is not None
+    try:
+        assert json.loads(running.stdout.readline())["stores"][0]["missing"] == 0
+        door, generation = MilvusDoor(topics), Generation("milvus", 1, "live", REVISION, DIMENSION)
+        await door.drop(generation)
+        assert "this run was not finished" in running.stderr.readline()
+        await door.prepare(generation)
+        await project(door, generation, world)
+        await door.close()
+        assert json.loads(running.stdout.readline())["stores"][0]["checked"] == COUNT
+        running.terminate()
+        assert running.wait(30) == 0
+    finally:
+        running.kill()
+        running.communicate()
+    assert engram(topics, "milvus", "--every", "soon").returncode == 78
