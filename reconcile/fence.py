@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from projectors.entries import Generation
 from projectors.names import group_name
 from reconcile.diff import Difference
-from reconcile.plan import aggregate_of
+from reconcile.plan import Audited, aggregate_of
 from reconcile.postgres import outbox_left, pending_outbox
 from schemas.errors import Retryable
 from schemas.settings import Settings
@@ -22,24 +22,17 @@ from streams.postgres import Connection
 POLL_SECONDS = 0.1
 
 
-class LogFence:
-    """The fence of one generation; ``wait_seconds`` bounds each wait."""
+class OutboxFence:
+    """The fence in front of the log: the rows of the suspects are published. ``wait_seconds`` bounds the wait."""
 
-    def __init__(
-        self, settings: Settings, connection: Connection, generation: Generation, *, wait_seconds: float
-    ) -> None:
-        self._settings = settings
+    def __init__(self, connection: Connection, store: Audited, wait_seconds: float) -> None:
         self._connection = connection
-        self._generation = generation
+        self._store = store
         self._wait_seconds = wait_seconds
 
     async def passed(self, suspects: Sequence[Difference]) -> None:
-        """Return when what was on its way to the store at the call has arrived; raises ``Retryable`` when it does not."""
-        await self._published(suspects)
-        await self._projected()
-
-    async def _published(self, suspects: Sequence[Difference]) -> None:
-        store = self._generation.store
+        """Return when what was on its way to the log at the call has arrived; raises ``Retryable`` when it does not."""
+        store = self._store
         # An orphan of InfluxDB is looked for under its own event id; it has no row, and so nothing is waited for.
         aggregates = [
             (entry.tenant_id, aggregate_of(store, entry))
@@ -53,6 +46,23 @@ class LogFence:
             if time.monotonic() > until:
                 raise Retryable(f"{left} changes are not published yet: is the relay running?")
             await asyncio.sleep(POLL_SECONDS)
+
+
+class LogFence:
+    """The fence of one generation; ``wait_seconds`` bounds each wait."""
+
+    def __init__(
+        self, settings: Settings, connection: Connection, generation: Generation, *, wait_seconds: float
+    ) -> None:
+        self._settings = settings
+        self._generation = generation
+        self._wait_seconds = wait_seconds
+        self._outbox = OutboxFence(connection, generation.store, wait_seconds)
+
+    async def passed(self, suspects: Sequence[Difference]) -> None:
+        """Return when what was on its way to the store at the call has arrived; raises ``Retryable`` when it does not."""
+        await self._outbox.passed(suspects)
+        await self._projected()
 
     async def _projected(self) -> None:
         topic = (WORKING if self._generation.store == "influx" else UPDATED).named(self._settings.topic_prefix)

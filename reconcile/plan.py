@@ -6,6 +6,7 @@ shows exactly what was observed here. Pure.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from projectors.entries import Entry, Store
 from projectors.guard import NOTHING_OBSERVED
@@ -15,6 +16,9 @@ from schemas.ids import is_memory_id
 from schemas.memories import Repair
 
 EVENT_TYPE = "repair"
+LOG: Literal["log"] = "log"
+Audited: TypeAlias = Store | Literal["log"]
+"""What is compared with Postgres: a derived store, or the log itself (the newest record per memory)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class RepairRow:
     dedupe_key: str
 
 
-def rows_of(store: Store, generation: int, differences: Sequence[Difference]) -> tuple[RepairRow, ...]:
+def rows_of(store: Audited, generation: int, differences: Sequence[Difference]) -> tuple[RepairRow, ...]:
     """Return one row per difference, in key order, so that row locks are always taken in the same order.
 
     An entry under something that is no memory's id was not written by a projector and cannot be named in the log; it gets no
@@ -62,7 +66,7 @@ def check_share(differences: int, checked: int, limit_share: float) -> None:
         )
 
 
-def _row(store: Store, generation: int, found: Difference) -> RepairRow:
+def _row(store: Audited, generation: int, found: Difference) -> RepairRow:
     shown = found.observed.fingerprint if found.observed else None
     truth = found.expected or found.observed
     if truth is None:
@@ -89,6 +93,6 @@ def _row(store: Store, generation: int, found: Difference) -> RepairRow:
     )
 
 
-def aggregate_of(store: Store, entry: Entry) -> str:
+def aggregate_of(store: Audited, entry: Entry) -> str:
     """Return the outbox's name of what ``entry`` is about: a memory's id, or the id of a session's event."""
     return entry.fingerprint.digest if store == "influx" else str(entry.key[0])

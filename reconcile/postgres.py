@@ -4,8 +4,9 @@ Owns the SQL of the comparison and of repairs. Called by ``reconcile.run`` and `
 memory's text and never changes a memory; the one thing it writes is outbox rows without a payload.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from projectors.entries import Entry, Fingerprint, Generation, Key
 from projectors.projection import milvus_fingerprint, neo4j_fingerprint
 from reconcile.plan import EVENT_TYPE, RepairRow
+from reconcile.published import log_fingerprint
 from schemas.candidates import Relation
 from schemas.ids import is_memory_id
 from schemas.memories import GONE, Edge
@@ -45,12 +47,24 @@ async def _rows(connection: Connection, name: str, arguments: dict[str, Any]) ->
 
 
 class MemoryTruth:
-    """What Milvus or Neo4j should hold of each memory; ``page_rows`` memories are in memory at a time."""
+    """What a store, or the log, should hold of each memory; ``page_rows`` memories are in memory at a time.
 
-    def __init__(self, connection: Connection, generation: Generation, page_rows: int) -> None:
+    ``statement`` begins the names of the two SQL files, ``arguments`` are given to both, ``entry_of`` reads a row.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        statement: str,
+        entry_of: Callable[[tuple[Any, ...]], Entry],
+        page_rows: int,
+        arguments: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         self._connection = connection
-        self._generation = generation
+        self._statement = statement
+        self._entry_of = entry_of
         self._page_rows = page_rows
+        self._arguments = arguments
 
     async def pages(self) -> AsyncIterator[Sequence[Entry]]:
         """Yield every memory in the order of ids."""
@@ -65,10 +79,8 @@ class MemoryTruth:
         return {entry.key: entry for entry in await self._read("keys", {"ids": ids})}
 
     async def _read(self, what: str, arguments: dict[str, Any]) -> list[Entry]:
-        if self._generation.store == "milvus":
-            rows = await _rows(self._connection, f"milvus_{what}", {**arguments, "revision": self._generation.revision})
-            return [_milvus_entry(row, self._generation.revision) for row in rows]
-        return [_neo4j_entry(row) for row in await _rows(self._connection, f"neo4j_{what}", arguments)]
+        rows = await _rows(self._connection, f"{self._statement}_{what}", {**self._arguments, **arguments})
+        return [self._entry_of(row) for row in rows]
 
 
 class WorkingTruth:
@@ -99,9 +111,20 @@ class WorkingTruth:
 
 def truth_of(connection: Connection, generation: Generation, page_rows: int) -> Truth:
     """Return the side of Postgres that ``generation`` is compared with."""
-    if generation.store == "influx":
-        return WorkingTruth(connection, page_rows)
-    return MemoryTruth(connection, generation, page_rows)
+    match generation.store:
+        case "influx":
+            return WorkingTruth(connection, page_rows)
+        case "neo4j":
+            return MemoryTruth(connection, "neo4j", _neo4j_entry, page_rows)
+        case _:
+            revision = generation.revision
+            arguments = {"revision": revision}
+            return MemoryTruth(connection, "milvus", lambda row: _milvus_entry(row, revision), page_rows, arguments)
+
+
+def truth_of_log(connection: Connection, page_rows: int) -> Truth:
+    """Return the side of Postgres that the newest records of ``memory.updated`` are compared with."""
+    return MemoryTruth(connection, "log", _log_entry, page_rows)
 
 
 async def pending_outbox(connection: Connection, target: str, aggregates: Sequence[tuple[str, str]]) -> list[int]:
@@ -161,6 +184,12 @@ def _milvus_entry(row: tuple[Any, ...], revision: str) -> Entry:
 def _neo4j_entry(row: tuple[Any, ...]) -> Entry:
     memory_id, tenant_id, user_id, version, content_hash, status, edges, relations = row
     fingerprint = neo4j_fingerprint(version, content_hash, status, _EDGES.decode(edges), _RELATIONS.decode(relations))
+    return Entry((memory_id,), tenant_id, user_id, fingerprint, content=status not in GONE)
+
+
+def _log_entry(row: tuple[Any, ...]) -> Entry:
+    memory_id, tenant_id, user_id, version, content_hash, status, digests = row
+    fingerprint = log_fingerprint(version, content_hash, status, digests)
     return Entry((memory_id,), tenant_id, user_id, fingerprint, content=status not in GONE)
 
 

@@ -6,9 +6,8 @@ run finds what is left.
 
 from collections.abc import Callable, Sequence
 
-from projectors.entries import Generation
 from reconcile.diff import Difference
-from reconcile.plan import rows_of
+from reconcile.plan import Audited, rows_of
 from reconcile.postgres import insert_repairs
 from schemas.settings import Settings
 from streams.crash import CrashPoints
@@ -20,7 +19,8 @@ BATCH_ROWS = 500
 async def enqueue(
     settings: Settings,
     connection: Connection,
-    generation: Generation,
+    store: Audited,
+    generation: int,
     differences: Sequence[Difference],
     *,
     crash: CrashPoints,
@@ -28,9 +28,10 @@ async def enqueue(
 ) -> int:
     """Ask for a repair of each difference; return how many are new, without those asked for already.
 
+    ``generation`` is the store's, 0 for the log, whose repair is one more record: no store answers to that name.
     ``connection`` must be in autocommit mode. Raises ``Retryable`` or ``Broken`` as Postgres says.
     """
-    rows = rows_of(generation.store, generation.number, differences)
+    rows = rows_of(store, generation, differences)
     enqueued = 0
     for start in range(0, len(rows), BATCH_ROWS):
         batch = rows[start : start + BATCH_ROWS]

@@ -4,6 +4,7 @@ Called by ``engram reconcile``, by rebuild (``compare``) and by tests. A shell: 
 """
 
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,18 +14,20 @@ from projectors.entries import Entry, Generation, Key, Store
 from projectors.generations import generations, live_generation
 from reconcile.audit import Comparison, compare_entries
 from reconcile.diff import Difference
-from reconcile.fence import LogFence
-from reconcile.plan import check_share
-from reconcile.postgres import ROLE, truth_of
+from reconcile.fence import LogFence, OutboxFence
+from reconcile.plan import LOG, Audited, check_share
+from reconcile.postgres import ROLE, truth_of, truth_of_log
+from reconcile.published import PublishedEntries
 from reconcile.repair import enqueue
 from reconcile.report import EXAMPLES, Report, StoreReport, example_of
+from schemas.codec import Codec
 from schemas.errors import Rejected
 from schemas.settings import Settings
 from streams.crash import crash_points
 from streams.postgres import Connection, connect
 
 WAIT_SECONDS = 60.0
-Progress = Callable[[Store, str, int], None]
+Progress = Callable[[Audited, str, int], None]
 
 
 class FingerprintDoor(Protocol):
@@ -54,7 +57,7 @@ class Options:
     wait_seconds: float = WAIT_SECONDS
 
 
-def silent(_store: Store, _what: str, _count: int) -> None:
+def silent(_store: Audited, _what: str, _count: int) -> None:
     """Show no progress."""
 
 
@@ -114,21 +117,47 @@ class Run:
     async def report(self, door: FingerprintDoor, generation: Generation) -> StoreReport:
         """Compare one generation and, where the options say so, ask for repairs."""
         started = time.monotonic()
-        comparison = await self.compared(door, generation)
-        differences = tuple(found for found in comparison.differences if _concerns(found, self.options.tenant_id))
-        enqueued = await self._repaired(generation, comparison.checked, differences) if self.options.repair else 0
-        return _report(generation, comparison, differences, enqueued, time.monotonic() - started)
+        return await self._reported(generation.store, generation.number, await self.compared(door, generation), started)
 
-    async def _repaired(self, generation: Generation, checked: int, differences: Sequence[Difference]) -> int:
-        if not self.options.yes:
-            check_share(len(differences), checked, self.settings.reconcile_repair_share)
-        return await enqueue(
-            self.settings,
-            self.connection,
-            generation,
-            differences,
-            crash=crash_points(self.settings),
-            progress=lambda rows: self.progress(generation.store, "repairs", rows),
+    async def report_log(self) -> StoreReport:
+        """Compare the newest record of each memory in the log and, where the options say so, ask for new ones."""
+        started = time.monotonic()
+        rows = self.settings.reconcile_page_rows
+        comparison = await compare_entries(
+            truth_of_log(self.connection, rows),
+            PublishedEntries(self.settings, Codec(), rows),
+            OutboxFence(self.connection, LOG, self.options.wait_seconds),
+            lambda checked: self.progress(LOG, "checked", checked),
+        )
+        return await self._reported(LOG, 0, comparison, started)
+
+    async def _reported(self, store: Audited, generation: int, comparison: Comparison, started: float) -> StoreReport:
+        differences = tuple(found for found in comparison.differences if _concerns(found, self.options.tenant_id))
+        enqueued = 0
+        if self.options.repair:
+            if not self.options.yes:
+                check_share(len(differences), comparison.checked, self.settings.reconcile_repair_share)
+            enqueued = await enqueue(
+                self.settings,
+                self.connection,
+                store,
+                generation,
+                differences,
+                crash=crash_points(self.settings),
+                progress=lambda rows: self.progress(store, "repairs", rows),
+            )
+        kinds = Counter(found.kind for found in differences)
+        return StoreReport(
+            store=store,
+            generation=generation,
+            checked=comparison.checked,
+            missing=kinds["missing"],
+            stale=kinds["stale"],
+            orphan=kinds["orphan"],
+            suspects=comparison.suspects,
+            repair_enqueued=enqueued,
+            seconds=round(time.monotonic() - started, 3),
+            examples=tuple(example_of(found) for found in differences[:EXAMPLES]),
         )
 
 
@@ -138,16 +167,19 @@ async def reconcile(
     options: Options = Options(),
     *,
     generation: int | None = None,
+    with_log: bool = False,
     progress: Progress = silent,
 ) -> Report:
     """Compare the live generation (or number ``generation``) of each store with Postgres; with ``options.repair`` ask for
-    repairs.
+    repairs. ``with_log`` compares the log first: what is wrong there would come back into every store.
 
     Raises ``Rejected`` (``too_many_repairs``, ``no_generation``), ``Retryable`` (a server or projector is away).
     """
     reports = []
     async with _truth(settings) as connection:
         run = Run(settings, connection, options, progress)
+        if with_log:
+            reports.append(await run.report_log())
         for store, door in doors.items():
             found = await _generation(connection, store, generation)
             reports.append(await run.report(door, found))
@@ -182,25 +214,3 @@ async def _truth(settings: Settings) -> AsyncIterator[Connection]:
 
 def _concerns(found: Difference, tenant_id: str) -> bool:
     return not tenant_id or tenant_id in {entry.tenant_id for entry in (found.expected, found.observed) if entry}
-
-
-def _report(
-    generation: Generation,
-    comparison: Comparison,
-    differences: tuple[Difference, ...],
-    enqueued: int,
-    seconds: float,
-) -> StoreReport:
-    kinds = [found.kind for found in differences]
-    return StoreReport(
-        store=generation.store,
-        generation=generation.number,
-        checked=comparison.checked,
-        missing=kinds.count("missing"),
-        stale=kinds.count("stale"),
-        orphan=kinds.count("orphan"),
-        suspects=comparison.suspects,
-        repair_enqueued=enqueued,
-        seconds=round(seconds, 3),
-        examples=tuple(example_of(found) for found in differences[:EXAMPLES]),
-    )

@@ -22,6 +22,7 @@ from rich.table import Table
 from infra.durations import seconds_of
 from projectors.doors import open_door
 from projectors.entries import STORES, Store
+from reconcile.plan import LOG, Audited
 from reconcile.report import Report, StoreReport
 from reconcile.run import FingerprintDoor, Options
 from reconcile.run import reconcile as run_reconcile
@@ -34,7 +35,9 @@ _DOING = {"checked": "entries compared", "repairs": "repairs asked for"}
 
 
 def reconcile(
-    only: Annotated[list[str] | None, typer.Argument(help="milvus, neo4j, influx; without it, all of them")] = None,
+    only: Annotated[
+        list[str] | None, typer.Argument(help="milvus, neo4j, influx, log (memory.updated); without it, all of them")
+    ] = None,
     *,
     store: Annotated[list[str] | None, typer.Option("--store", help="The same as an argument.")] = None,
     repair: Annotated[bool, typer.Option("--repair", help="Publish the truth of what differs again.")] = False,
@@ -56,7 +59,7 @@ def reconcile(
 
     With --every it goes on until it is stopped; a run that could not be finished says why, and the next one comes.
     """
-    stores = _stores([*(only or ()), *(store or ())])
+    audited = _audited([*(only or ()), *(store or ())])
     if tenant:
         check_id("tenant", tenant)
     pause_seconds = seconds_of(every) if every else 0.0
@@ -65,7 +68,7 @@ def reconcile(
     def once() -> Report:
         shown = _Shown(visible=not as_json)
         with shown.bar:
-            report = asyncio.run(_run(load_settings(), stores, options, generation, shown))
+            report = asyncio.run(_run(load_settings(), audited, options, generation, shown))
         if as_json:
             typer.echo(msgspec.json.encode(report).decode())
         else:
@@ -100,23 +103,27 @@ def _again_and_again(once: Callable[[], Report], pause_seconds: float) -> None:
         stop.wait(max(0.0, pause_seconds - (time.monotonic() - started)))
 
 
-def _stores(names: list[str]) -> tuple[Store, ...]:
+def _audited(names: list[str]) -> tuple[Audited, ...]:
+    known: tuple[Audited, ...] = (LOG, *STORES)
     wanted = set(names) - {"all"}
-    if unknown := sorted(wanted - set(STORES)):
-        raise Misconfigured(f"there is no store {unknown[0]}: use {', '.join(STORES)}")
-    return tuple(store for store in STORES if not wanted or store in wanted)
+    if unknown := sorted(wanted - set(known)):
+        raise Misconfigured(f"there is no store {unknown[0]}: use {', '.join(known)}")
+    return tuple(one for one in known if not wanted or one in wanted)
 
 
 async def _run(
-    settings: Settings, stores: tuple[Store, ...], options: Options, generation: int | None, shown: "_Shown"
+    settings: Settings, audited: tuple[Audited, ...], options: Options, generation: int | None, shown: "_Shown"
 ) -> Report:
     async with AsyncExitStack() as resources:
         doors: dict[Store, FingerprintDoor] = {}
-        for store in stores:
-            door = open_door(settings, store)
-            resources.push_async_callback(door.close)
-            doors[store] = door
-        return await run_reconcile(settings, doors, options, generation=generation, progress=shown.hear)
+        for store in STORES:
+            if store in audited:
+                door = open_door(settings, store)
+                resources.push_async_callback(door.close)
+                doors[store] = door
+        return await run_reconcile(
+            settings, doors, options, generation=generation, with_log=LOG in audited, progress=shown.hear
+        )
 
 
 def _print(report: Report) -> None:
@@ -134,7 +141,7 @@ def _print(report: Report) -> None:
                 highlight=False,
             )
     if not report.differences:
-        console.print("0 differences: every store agrees with Postgres", style="green")
+        console.print("0 differences: everything that was compared agrees with Postgres", style="green")
     elif any(store.repair_enqueued for store in report.stores):
         console.print("Repairs are on their way: run this again to see that nothing is left.")
     else:
@@ -162,9 +169,9 @@ class _Shown:
             disable=not visible,
             transient=True,
         )
-        self._tasks: dict[tuple[Store, str], TaskID] = {}
+        self._tasks: dict[tuple[Audited, str], TaskID] = {}
 
-    def hear(self, store: Store, what: str, count: int) -> None:
+    def hear(self, store: Audited, what: str, count: int) -> None:
         """Show how far a store is."""
         if (store, what) not in self._tasks:
             self._tasks[store, what] = self.bar.add_task(store, total=None, what=_DOING[what])
