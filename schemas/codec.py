@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import fastavro
 import msgspec
 
+from schemas.encoding import Writer, writer_of
 from schemas.errors import EngramError, Rejected
 from schemas.registry import FileRegistry, Registry
 
@@ -28,18 +29,22 @@ class Codec:
 
     def __init__(self, schemas: Registry | None = None) -> None:
         self._registry = schemas or FileRegistry()
+        self._writers: dict[type[msgspec.Struct], tuple[bytes, Writer]] = {}
 
     def encode(self, record: msgspec.Struct) -> bytes:
         """Return the framed bytes of ``record``; raises ``Rejected`` (``bad_record``) when it does not fit its schema."""
-        schema_id, schema = self._registry.writer_of_subject(type(record).__name__)
-        out = io.BytesIO()
-        out.write(_HEADER.pack(MAGIC, schema_id))
+        known = self._writers.get(type(record))
+        header, write = known or self._writer(type(record))
         try:
-            plain = msgspec.to_builtins(record, builtin_types=_RAW)
-            fastavro.schemaless_writer(out, schema, plain, strict=True)
-        except (ValueError, TypeError, OverflowError, UnicodeError, struct.error) as error:
+            return header + write(record)
+        except (ValueError, TypeError, OverflowError, AttributeError, struct.error) as error:
             raise Rejected(f"{type(record).__name__} does not fit its schema: {error}", code="bad_record") from error
-        return out.getvalue()
+
+    def _writer(self, record_type: type[msgspec.Struct]) -> tuple[bytes, Writer]:
+        schema_id, schema = self._registry.writer_of_subject(record_type.__name__)
+        made = (_HEADER.pack(MAGIC, schema_id), writer_of(schema))
+        self._writers[record_type] = made
+        return made
 
     def decode(self, data: bytes, record_type: type[R]) -> R:
         """Return the record in ``data``; raises ``Rejected`` (``bad_avro``, ``unknown_schema``) when it is not exactly one."""
