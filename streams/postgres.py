@@ -166,10 +166,20 @@ async def scoped(connection: Connection, tenant_id: str, user_id: str) -> AsyncI
     """
     check_id("tenant_id", tenant_id)
     check_id("user_id", user_id)
+    async with transaction(connection):
+        await connection.execute(_SET_SCOPE, (tenant_id, user_id))
+        yield connection
+
+
+@asynccontextmanager
+async def transaction(connection: Connection) -> AsyncIterator[Connection]:
+    """One transaction in no scope: tables of users answer only the statements that set one themselves.
+
+    Commits at the end, rolls back on any error. Raises ``Retryable``, ``Rejected`` or ``Broken`` for what the server says.
+    """
     with translated():
         try:
             async with connection.transaction():
-                await connection.execute(_SET_SCOPE, (tenant_id, user_id))
                 yield connection
         except asyncio.CancelledError:
             await connection.close()

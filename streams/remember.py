@@ -1,38 +1,38 @@
 """Remember: reads proposals, decides, and writes the truth. The only writer of memories.
 
-Called by the worker with one message at a time. One transaction per proposal: lock the position, read the state, decide, write
-record, history, edges, vectors, queues, outbox, outcome and position. A redelivered proposal changes nothing; a writer
-whose partition moved on is fenced by the position's row. It never talks to Kafka and never acknowledges.
+Called by the worker with the messages that came together. One transaction for all of them: lock the positions, then round after
+round (each with one proposal of every user): read the states, decide, write record, history, edges, vectors, queues, outbox and
+outcome; the positions move last. A redelivered proposal changes nothing; a writer whose partition moved on is fenced by the
+positions' rows. It never talks to Kafka and never acknowledges.
 """
 
-import time
-from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from schemas.candidates import Extraction
 from schemas.codec import Codec
 from schemas.errors import EngramError, Rejected
-from schemas.ids import check_id
 from schemas.inputs import Origin
-from schemas.memories import MemoryChanged, MemoryVectors
-from schemas.proposals import Command, Proposal
+from schemas.memories import MemoryChanged
+from schemas.proposals import Proposal
 from schemas.routing import partition_of
-from schemas.sealing import DataKey
+from schemas.sealing import DataKey, opened_key
 from schemas.settings import Settings
 from streams.changes import BeforeMark, Change, CommandOutcome, DecodedProposal
 from streams.crash import CrashPoints
 from streams.decide import decide
 from streams.decision_policy import DecisionPolicy
-from streams.decision_state import Needs, UserState, further_needs, needs_of
-from streams.key_store import KeyStore, opened
-from streams.postgres import Connection, Pool, borrowed, pool, scoped
-from streams.postgres_truth import Loaded, Published, load, lock_position, move_position, write
-from streams.sealed_records import open_record, seal_record
+from streams.decision_state import Needs, further_needs, needs_of
+from streams.key_store import KeyStore
+from streams.postgres import Connection, Pool, borrowed, pool, transaction
+from streams.postgres_positions import lock_positions
+from streams.postgres_truth import Loaded, load, write
+from streams.proposals import open_proposals, read_proposal, records_at_most
+from streams.sealed_records import seal_record
+from streams.spare_keys import SpareKeys, UserName
+from streams.stage import Input, unless_rejected
+from streams.truth_rows import Document, Published, document_of
 
 ROLE = "engram_writer"
-_SPARE_USERS = 1_000
-_LABEL_CHARACTERS = 256
-_COMMANDS = ("edit", "confirm", "deny", "approve", "reject", "rollback", "restore", "forget", "erase")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,42 @@ class Outcome:
     changes: int = 0
     envelope: Proposal | None = None
     error: Rejected | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A message on its way: its place, what could be read of it, why it is not decided (``error``) or was before (``late``)."""
+
+    position: Origin
+    envelope: Proposal | None = None
+    proposal: DecodedProposal | None = None
+    error: Rejected | None = None
+    late: bool = False
+
+    @property
+    def user(self) -> UserName:
+        envelope = self.envelope
+        return (envelope.tenant_id, envelope.user_id) if envelope else ("", "")
+
+    def refused(self, error: Rejected) -> "_Task":
+        """Return what is left to do when Postgres does not take it: store the refusal, or else only move the position."""
+        return _Task(self.position, self.envelope if self.error is None else None, None, self.error or error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """What becomes of a task: its changes on the state that was found, and the outcome to tell."""
+
+    task: _Task
+    envelope: Proposal
+    found: Loaded
+    changes: tuple[Change, ...]
+    outcome: Outcome
+
+    def refused(self, error: Rejected) -> "_Decision":
+        """Return the decision that only says why there is none."""
+        outcome = Outcome("rejected", envelope=self.envelope, error=error)
+        return replace(self, changes=(_rejection(self.envelope, error),), outcome=outcome)
 
 
 class Remember:
@@ -70,7 +106,7 @@ class Remember:
         self._policy = policy
         self._topic_identity = topic_identity
         self._crash = crash or CrashPoints()
-        self._spare = _SpareKeys(settings.key_cache_seconds)
+        self._spare = SpareKeys(keys, settings.key_cache_seconds)
 
     @classmethod
     async def open(
@@ -96,104 +132,138 @@ class Remember:
         await self._connections.close()
         await self._keys.close()
 
-    async def handle(self, value: bytes, partition: int, offset: int) -> Outcome:
-        """Decide and store the proposal in ``value``, which stands at ``partition`` and ``offset`` of ``memory.proposals``.
+    async def handle(self, inputs: Sequence[Input]) -> list[Outcome]:
+        """Decide and store the proposals of ``memory.proposals`` that came together, in order; return what became of each.
 
-        Raises ``Retryable`` (nothing is stored; try again) or ``Broken`` (end the process before acknowledging).
+        Raises ``Retryable`` (not everything is stored; all may come again) or ``Broken`` (end the process before
+        acknowledging).
         """
-        position = Origin(partition, offset)
-        envelope = None
-        try:
-            envelope = _checked(self._codec.decode(value, Proposal))
-            proposal = await self._opened(envelope)
-            return await self._decide_and_store(proposal, position)
-        except Rejected as error:
-            return await self.skip(envelope, position, error)
+        tasks: list[_Task] = []
+        counts: dict[UserName, int] = {}
+        opened = await open_proposals(self._codec, self._keys, inputs)
+        for one, (envelope, proposal) in zip(inputs, opened, strict=True):
+            if isinstance(envelope, Rejected):
+                tasks.append(_Task(one.position, error=envelope))
+            elif isinstance(proposal, Rejected):
+                tasks.append(_Task(one.position, envelope, error=proposal))
+            else:
+                tasks.append(task := _Task(one.position, envelope, proposal))
+                counts[task.user] = counts.get(task.user, 0) + records_at_most(proposal)
+        await self._spare.fill(counts)
+        return await self._remembered(tasks)
 
-    async def skip(self, envelope: Proposal | None, position: Origin, error: Rejected) -> Outcome:
+    async def skip(self, message: bytes, position: Origin, error: Rejected) -> Outcome:
         """Move past a proposal that can never be decided, and store that as its outcome where its user is known."""
-        async with borrowed(self._connections) as connection:
-            if envelope is None:
-                async with connection.transaction():
-                    last = await lock_position(connection, position.partition, self._topic_identity)
-                    if position.offset > last:
-                        await move_position(connection, None, position)
-                return Outcome("rejected", error=error)
-            async with scoped(connection, envelope.tenant_id, envelope.user_id):
-                found = await self._load(connection, envelope, position, Needs())
-                if position.offset > found.last_offset:
-                    changes = (_rejection(envelope, error),) if found.outcome is None else ()
-                    await self._write(connection, envelope, changes, found, {}, position)
-        return Outcome("rejected", envelope=envelope, error=error)
+        envelope = unless_rejected(lambda one: read_proposal(self._codec, one), message)
+        task = _Task(position, None if isinstance(envelope, Rejected) else envelope, error=error)
+        return (await self._remembered([task]))[0]
 
-    async def _opened(self, envelope: Proposal) -> DecodedProposal:
-        if envelope.body is None:
-            return DecodedProposal(envelope, None)
-        body_type = _body_type(envelope.kind)
-        if body_type is None:
-            return DecodedProposal(envelope, Command())
-        key = await self._keys.key(envelope.tenant_id, envelope.user_id, envelope.body.key_id)
-        return DecodedProposal(envelope, open_record(self._codec, envelope.body, key, body_type))
+    async def _remembered(self, tasks: Sequence[_Task]) -> list[Outcome]:
+        """Store all in one transaction; where Postgres takes one of them not, all but that one, in smaller ones."""
+        try:
+            outcomes = await self._stored(tasks)
+        except Rejected as error:
+            if len(tasks) == 1:
+                return await self._remembered([tasks[0].refused(error)])
+            half = len(tasks) // 2
+            return [*await self._remembered(tasks[:half]), *await self._remembered(tasks[half:])]
+        self._visit("after_commit", tasks)
+        return outcomes
 
-    async def _decide_and_store(self, proposal: DecodedProposal, position: Origin) -> Outcome:
-        envelope = proposal.envelope
-        tenant_id, user_id = envelope.tenant_id, envelope.user_id
-        await self._spare.fill(self._keys, tenant_id, user_id, _records_at_most(proposal))
-        async with borrowed(self._connections) as connection, scoped(connection, tenant_id, user_id):
-            found = await self._load(connection, envelope, position, needs_of(proposal, self._policy))
-            if position.offset <= found.last_offset:
-                return _seen(envelope, found)
-            if found.outcome is not None:
-                await self._write(connection, envelope, (), found, {}, position)
-                return _seen(envelope, found)
-            further = further_needs(proposal, found.state, self._policy)
-            if further is not None:
-                found = await self._load(connection, envelope, position, further)
-            changes = decide(found.state, proposal, self._policy)
-            keys = await self._keys_for(envelope, changes, found.key_ids)
-            await self._write(connection, envelope, changes, found, keys, position)
-            self._crash.visit("in_transaction")
-        self._crash.visit("after_commit")
+    def _visit(self, step: str, tasks: Sequence[_Task]) -> None:
+        for _ in tasks:
+            self._crash.visit(step)
+
+    async def _stored(self, tasks: Sequence[_Task]) -> list[Outcome]:
+        async with borrowed(self._connections) as connection, transaction(connection):
+            partitions = {task.position.partition for task in tasks}
+            last = await lock_positions(connection, "remember", partitions, self._topic_identity)
+            tasks, moved = _in_time(tasks, last)
+            outcomes = [Outcome("rejected", error=task.error) for task in tasks]
+            rounds = _rounds(tasks)
+            for places in rounds:
+                decided = await self._decided(connection, [tasks[place] for place in places])
+                for place, (decision, _) in zip(places, decided, strict=True):
+                    outcomes[place] = decision.outcome
+                documents = [document for decision, document in decided if not decision.task.late]
+                await self._write(connection, documents, moved if places is rounds[-1] else {})
+            if not rounds:
+                await self._write(connection, (), moved)
+            self._visit("in_transaction", tasks)
+        return outcomes
+
+    async def _decided(self, connection: Connection, tasks: Sequence[_Task]) -> list[tuple[_Decision, Document]]:
+        """Decide one proposal of each of several users; return what follows from each and its rows."""
+        asked = [(task.envelope, self._needs(task)) for task in tasks if task.envelope is not None]
+        found = await self._load(connection, asked)
+        further: dict[int, tuple[Proposal, Needs]] = {}
+        for place, (task, loaded) in enumerate(zip(tasks, found, strict=True)):
+            if task.proposal is not None and not task.late and loaded.outcome is None:
+                needs = further_needs(task.proposal, loaded.state, self._policy)
+                if needs is not None:
+                    further[place] = (task.proposal.envelope, needs)
+        for place, loaded in zip(further, await self._load(connection, list(further.values())), strict=True):
+            found[place] = loaded
+        decisions = [
+            self._decision(task, envelope, loaded)
+            for task, (envelope, _), loaded in zip(tasks, asked, found, strict=True)
+        ]
+        keys = await self._keys_for(decisions)
+        return [self._with_rows(decision, own) for decision, own in zip(decisions, keys, strict=True)]
+
+    def _needs(self, task: _Task) -> Needs:
+        return Needs() if task.late or task.proposal is None else needs_of(task.proposal, self._policy)
+
+    async def _load(self, connection: Connection, asked: Sequence[tuple[Proposal, Needs]]) -> list[Loaded]:
+        return await load(connection, asked, similar_memories=self._policy.similar_memories)
+
+    def _decision(self, task: _Task, envelope: Proposal, found: Loaded) -> _Decision:
+        if task.error is not None:
+            refused = _Decision(task, envelope, found, (), Outcome("rejected", envelope=envelope, error=task.error))
+            return refused if task.late or found.outcome is not None else refused.refused(task.error)
+        if task.late or task.proposal is None or found.outcome is not None:
+            return _Decision(task, envelope, found, (), _seen(envelope, found))
+        changes = decide(found.state, task.proposal, self._policy)
         status = changes[-1].status
-        return Outcome("decided" if status == "accepted" else status, len(changes) - 1, envelope)
+        outcome = Outcome("decided" if status == "accepted" else status, len(changes) - 1, envelope)
+        return _Decision(task, envelope, found, changes, outcome)
 
-    async def _load(self, connection: Connection, envelope: Proposal, position: Origin, needs: Needs) -> Loaded:
-        limit = self._policy.similar_memories
-        return await load(
-            connection,
-            envelope,
-            needs,
-            partition=position.partition,
-            topic_identity=self._topic_identity,
-            similar_memories=limit,
-        )
-
-    async def _keys_for(
-        self, envelope: Proposal, changes: tuple[Change, ...], known: dict[str, str]
-    ) -> dict[str, DataKey]:
+    async def _keys_for(self, decisions: Sequence[_Decision]) -> list[dict[str, DataKey | Rejected]]:
         """Return the data key of every record that has content to seal: its own, or a new one for a new record."""
-        tenant_id, user_id = envelope.tenant_id, envelope.user_id
-        names = dict.fromkeys(c.aggregate_id for c in changes if _is_sealed(c))
-        fresh = [name for name in names if name not in known]
-        made = await self._spare.take(self._keys, tenant_id, user_id, len(fresh))
-        keys = dict(zip(fresh, made, strict=True))
+        names = [dict.fromkeys(c.aggregate_id for c in d.changes if _is_sealed(c)) for d in decisions]
         # One query for all: the truth's transaction stands open meanwhile.
-        own = await self._keys.keys(tenant_id, user_id, [known[name] for name in names if name in known])
-        return keys | {name: opened(own[known[name]]) for name in names if name in known}
+        own = await self._keys.keys_of(
+            (*decision.task.user, decision.found.key_ids[name])
+            for decision, records in zip(decisions, names, strict=True)
+            for name in records
+            if name in decision.found.key_ids
+        )
+        keys: list[dict[str, DataKey | Rejected]] = []
+        for decision, records in zip(decisions, names, strict=True):
+            user, known = decision.task.user, decision.found.key_ids
+            fresh = [name for name in records if name not in known]
+            made = await self._spare.take(user, len(fresh))
+            found = {name: own[(*user, known[name])] for name in records if name in known}
+            keys.append({**dict(zip(fresh, made, strict=True)), **found})
+        return keys
 
-    async def _write(  # noqa: PLR0917 - each argument has a type of its own
-        self,
-        connection: Connection,
-        envelope: Proposal,
-        changes: tuple[Change, ...],
-        found: Loaded,
-        keys: dict[str, DataKey],
-        position: Origin,
-    ) -> None:
-        published = [self._published(envelope, change, keys.get(change.aggregate_id), position) for change in changes]
+    def _with_rows(self, decision: _Decision, keys: dict[str, DataKey | Rejected]) -> tuple[_Decision, Document]:
+        """Return the decision with its rows; one whose record has no key any more is refused alone."""
+        try:
+            return decision, self._document(decision, {name: opened_key(key) for name, key in keys.items()})
+        except Rejected as error:
+            decision = decision.refused(error)
+            return decision, self._document(decision, {})
+
+    def _document(self, decision: _Decision, keys: dict[str, DataKey]) -> Document:
+        envelope, position = decision.envelope, decision.task.position
+        published = [self._published(envelope, c, keys.get(c.aggregate_id), position) for c in decision.changes]
         shard = partition_of(envelope.tenant_id, envelope.user_id, self._settings.partitions)
-        state: UserState = found.state
-        await write(connection, envelope, published, state, shard=shard, position=position)
+        return document_of(envelope, published, decision.found.state, shard)
+
+    async def _write(self, connection: Connection, documents: Sequence[Document], moved: Mapping[int, int]) -> None:
+        if documents or moved:
+            await write(connection, documents, moved)
 
     def _published(self, envelope: Proposal, change: Change, key: DataKey | None, position: Origin) -> Published:
         event_id = change.event_id(envelope.proposal_id)
@@ -219,72 +289,36 @@ class Remember:
         return Published(change, event_id, key.key_id if key else "", self._codec.encode(event))
 
 
-class _SpareKeys:
-    """New data keys that a proposal might need are made before its transaction; those left over serve the user's next one.
-
-    They are dropped after the time that a key may be cached, so that an erased user's keys are not used again.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._kept: OrderedDict[tuple[str, str], tuple[float, tuple[DataKey, ...]]] = OrderedDict()
-
-    async def fill(self, keys: KeyStore, tenant_id: str, user_id: str, count: int) -> None:
-        kept = self._fresh(tenant_id, user_id)
-        if len(kept) < count:
-            made = await keys.mint(tenant_id, user_id, count)
-            self._keep(tenant_id, user_id, time.monotonic(), made)
-
-    async def take(self, keys: KeyStore, tenant_id: str, user_id: str, count: int) -> tuple[DataKey, ...]:
-        if count == 0:
-            return ()
-        kept = self._fresh(tenant_id, user_id)
-        if len(kept) < count:
-            return await keys.mint(tenant_id, user_id, count)
-        self._keep(tenant_id, user_id, self._kept[tenant_id, user_id][0], kept[count:])
-        return kept[:count]
-
-    def _fresh(self, tenant_id: str, user_id: str) -> tuple[DataKey, ...]:
-        made_at, kept = self._kept.get((tenant_id, user_id), (0.0, ()))
-        return kept if time.monotonic() < made_at + self._seconds else ()
-
-    def _keep(self, tenant_id: str, user_id: str, made_at: float, kept: tuple[DataKey, ...]) -> None:
-        self._kept[tenant_id, user_id] = (made_at, kept)
-        self._kept.move_to_end((tenant_id, user_id))
-        while len(self._kept) > _SPARE_USERS:
-            self._kept.popitem(last=False)
+def _in_time(tasks: Sequence[_Task], last: Mapping[int, int]) -> tuple[list[_Task], dict[int, int]]:
+    """Return the tasks, those marked that stand at or before an offset decided already, and where partitions move to."""
+    marked: list[_Task] = []
+    moved: dict[int, int] = {}
+    for task in tasks:
+        partition, offset = task.position.partition, task.position.offset
+        late = offset <= moved.get(partition, last[partition])
+        marked.append(replace(task, late=late))
+        if not late:
+            moved[partition] = offset
+    return marked, moved
 
 
-def _checked(envelope: Proposal) -> Proposal:
-    check_id("tenant_id", envelope.tenant_id)
-    check_id("user_id", envelope.user_id)
-    for name, text in (
-        ("proposal_id", envelope.proposal_id),
-        ("event_id", envelope.event_id),
-        ("actor", envelope.actor),
-    ):
-        if len(text) > _LABEL_CHARACTERS or "\x00" in text:
-            raise Rejected(f"{name} is longer than {_LABEL_CHARACTERS} characters or holds a NUL", code="bad_id")
-    if not envelope.proposal_id:
-        raise Rejected("proposal_id is missing or empty", code="bad_id")
-    return envelope
-
-
-def _body_type(kind: str) -> type[Extraction] | type[Command] | type[MemoryVectors] | None:
-    if kind == "candidates":
-        return Extraction
-    if kind == "vectors":
-        return MemoryVectors
-    return Command if kind in _COMMANDS else None
+def _rounds(tasks: Sequence[_Task]) -> list[list[int]]:
+    """Return the places of the tasks, the first of every user together, then the second ones, and so on."""
+    rounds: list[list[int]] = []
+    seen: dict[UserName, int] = {}
+    for place, task in enumerate(tasks):
+        if task.envelope is None:
+            continue
+        number = seen.get(task.user, 0)
+        seen[task.user] = number + 1
+        if number == len(rounds):
+            rounds.append([])
+        rounds[number].append(place)
+    return rounds
 
 
 def _is_sealed(change: Change) -> bool:
     return change.body is not None and not isinstance(change.body, BeforeMark | CommandOutcome)
-
-
-def _records_at_most(proposal: DecodedProposal) -> int:
-    body = proposal.body
-    return len(body.candidates) + len(body.refusals) if isinstance(body, Extraction) else 0
 
 
 def _seen(envelope: Proposal, found: Loaded) -> Outcome:

@@ -18,3 +18,15 @@ def postgres_vector(values: bytes) -> bytes:
 def values_of(vector: bytes) -> bytes:
     """Return the little-endian float32 values of a binary ``vector``."""
     return np.frombuffer(vector, ">f4", offset=_HEADER.size).byteswap().tobytes()
+
+
+def values_in(vectors: bytes) -> list[bytes]:
+    """Return the little-endian float32 values of each of the binary ``vectors``, which stand one after the other."""
+    found: list[bytes] = []
+    place = 0
+    while place < len(vectors):
+        dimension = _HEADER.unpack_from(vectors, place)[0]
+        start = place + _HEADER.size
+        place = start + 4 * dimension
+        found.append(np.frombuffer(vectors, ">f4", dimension, start).byteswap().tobytes())
+    return found

@@ -1,12 +1,13 @@
 """The stage ``working``: the state machine of every session, fed by ``chat.turns`` alone.
 
-Reads each input as ``extract`` does, masks it, finds its signal, and writes one transaction (``streams.working_rows``).
+Reads the inputs that came together as ``extract`` does, masks them, finds their signals, and writes one transaction for all of
+them (``streams.working_rows``).
 What it cannot read it skips and counts: ``extract`` puts the same record into the dead letters. Run by
 ``streams.delivery``. It publishes nothing itself: the relay does.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
@@ -17,11 +18,11 @@ from schemas.errors import Rejected
 from schemas.inputs import InputBody, Origin, RecordReceived, StepRecorded, TurnRecorded
 from schemas.settings import Settings
 from schemas.topics import CHAT_TURNS, Topic
-from streams.inputs import Keys, OpenedInput, open_input
+from streams.inputs import Keys, OpenedInput, open_inputs
 from streams.sealed_records import seal_record
-from streams.stage import POISON, Refusal, StageResult
+from streams.stage import POISON, Input, Refusal, StageResult
 from streams.working_machine import Session, advance
-from streams.working_rows import HistoryRow, Step, WorkingRows
+from streams.working_rows import Entry, HistoryRow, Step, WorkingRows
 from streams.working_signals import signal_of
 
 REFUSED_TEXT = "[REFUSED]"
@@ -54,9 +55,19 @@ class Working:
         self._hash_key = settings.hash_key_bytes()
         self._now_ms = now_ms
 
-    async def handle(self, message: bytes, position: Origin) -> StageResult:
-        """Write what one input does to its session; raises ``Rejected``, ``Retryable``, ``Broken`` or ``Misconfigured``."""
-        opened = await open_input(self._codec, self._keys, self._settings, message, position, now_ms=self._now_ms())
+    async def handle(self, inputs: Sequence[Input]) -> list[StageResult | Rejected]:
+        """Write what each input does to its session; raises ``Retryable``, ``Broken`` or ``Misconfigured``."""
+        opened = await open_inputs(self._codec, self._keys, self._settings, inputs, now_ms=self._now_ms())
+        # Everything that takes long is done before the transaction begins.
+        entries = [
+            one if isinstance(one, Rejected) else self._entry(one, given.position)
+            for given, one in zip(inputs, opened, strict=True)
+        ]
+        statuses = iter(await self._rows.write([entry for entry in entries if isinstance(entry, Entry)]))
+        outcomes = [entry if isinstance(entry, Rejected) else next(statuses) for entry in entries]
+        return [one if isinstance(one, Rejected) else StageResult(status=one) for one in outcomes]
+
+    def _entry(self, opened: OpenedInput, position: Origin) -> Entry:
         seen = self._masked(opened.body)
         signal = signal_of(
             opened.body,
@@ -79,9 +90,9 @@ class Working:
             sealed = replace(event, body=seal_record(self._codec, payload, opened.key))
             return Step(after, sealed, self._codec.encode(sealed))
 
-        return StageResult(status=await self._rows.write(opened.envelope, position, _history(opened, seen), step))
+        return Entry(opened.envelope, position, _history(opened, seen), step)
 
-    async def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
+    async def refuse(self, one: Input, error: Rejected) -> Refusal:
         """Skip the record; only what is poison to this stage alone is kept in the dead letters by this stage."""
         return Refusal(StageResult(status="skipped"), dead=error.code == POISON)
 

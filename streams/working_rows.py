@@ -1,22 +1,26 @@
-"""Working memory in Postgres: one transaction takes the position and writes history, session, event and outbox row.
+"""Working memory in Postgres: one transaction takes the positions and writes history, sessions, events and outbox rows.
 
-Called by ``working`` alone; it knows the rows, not what they mean. The position row is taken first and state is read only
+Called by ``working`` alone; it knows the rows, not what they mean. The position rows are taken first and state is read only
 after that, so a writer that was frozen while its partition moved can change nothing.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
+from msgspec import Raw
 
-from schemas.errors import Misconfigured
+from schemas.errors import Rejected
 from schemas.inputs import InputEnvelope, Origin
 from schemas.working import WorkingEvent
 from streams.crash import CrashPoints
-from streams.postgres import OUTBOX_CHANNEL, Pool, borrowed, scoped, sql
+from streams.postgres import Connection, Pool, borrowed, sql, transaction
+from streams.postgres_positions import lock_positions
 from streams.working_machine import Session
 
 ROLE = "engram_working"
+UserName: TypeAlias = tuple[str, str]
+SessionName: TypeAlias = tuple[str, str, str]
 
 
 class HistoryRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +40,23 @@ class Step(msgspec.Struct, frozen=True):
     payload: bytes
 
 
+class Entry(msgspec.Struct, frozen=True):
+    """One input to write: its envelope and place, its row of the history, and what it makes of its session."""
+
+    envelope: InputEnvelope
+    origin: Origin
+    history: HistoryRow
+    step: Callable[[Session], Step]
+
+
+class _SessionRow(msgspec.Struct, frozen=True):
+    session_id: str
+    state: str
+    sequence: int
+    last_event_ids: tuple[str, ...]
+    fields: dict[str, str]
+
+
 class WorkingRows:
     """Writes to the tables of working memory; ``topic_identity`` has the ids of cluster and topic (``known_log``)."""
 
@@ -44,62 +65,116 @@ class WorkingRows:
         self._crash = crash or CrashPoints()
         self._topic_identity = topic_identity
 
-    async def write(
-        self, envelope: InputEnvelope, origin: Origin, history: HistoryRow, step: Callable[[Session], Step]
-    ) -> str:
-        """Write what ``step`` makes of the session; return ``written``, ``redelivered`` or ``duplicate``.
+    async def write(self, entries: Sequence[Entry]) -> list[str | Rejected]:
+        """Write what each entry makes of its session, in order; return ``written``, ``redelivered``, ``duplicate``, or why not.
 
-        All or nothing. Raises ``Retryable`` or ``Broken``, and ``Misconfigured`` when the positions belong to another log.
+        All in one transaction; where one is rejected, all but that one in smaller ones. Raises ``Retryable`` or ``Broken``, and
+        ``Misconfigured`` when the positions belong to another log.
         """
-        status = await self._written(envelope, origin, history, step)
-        self._crash.visit("after_commit")
-        return status
+        if not entries:
+            return []
+        try:
+            statuses = await self._written(entries)
+        except Rejected as error:
+            if len(entries) == 1:
+                return [error]
+            half = len(entries) // 2
+            return [*await self.write(entries[:half]), *await self.write(entries[half:])]
+        self._visit("after_commit", entries)
+        return [*statuses]
 
-    async def _written(
-        self, envelope: InputEnvelope, origin: Origin, history: HistoryRow, step: Callable[[Session], Step]
-    ) -> str:
-        names = {"tenant_id": envelope.tenant_id, "user_id": envelope.user_id}
-        place = {"partition": origin.partition, "offset": origin.offset, "topic_identity": self._topic_identity}
-        async with (
-            borrowed(self._connections) as connection,
-            scoped(connection, envelope.tenant_id, envelope.user_id),
-        ):
-            if await (await connection.execute(sql("working_position"), place)).fetchone() is None:
-                known = await (await connection.execute(sql("working_position_read"), place)).fetchone()
-                self._check_identity(known)
-                return "redelivered"
-            row = _history_row(envelope, origin, history)
-            if await (await connection.execute(sql("working_history"), row)).fetchone() is None:
-                # The same event id at a second offset: the position moves, nothing else does.
-                return "duplicate"
-            session = {**names, "session_id": envelope.session_id}
-            found = await (await connection.execute(sql("working_session"), session)).fetchone()
-            made = step(_session(found))
-            await connection.execute(sql("working_session_write"), {**session, **_session_row(made)})
-            await connection.execute(sql("working_event_write"), _event_row(made, origin))
-            await connection.execute(sql("working_notify"), {"channel": OUTBOX_CHANNEL})
-            self._crash.visit("in_transaction")
-            return "written"
+    def _visit(self, step: str, entries: Sequence[Entry]) -> None:
+        for _ in entries:
+            self._crash.visit(step)
 
-    def _check_identity(self, known: tuple[Any, ...] | None) -> None:
-        if known is not None and known[0] != self._topic_identity:
-            raise Misconfigured(
-                "the positions in Postgres belong to another Kafka log: the broker was reset or exchanged; "
-                "restore it, or rebuild into an empty database"
-            )
+    async def _written(self, entries: Sequence[Entry]) -> list[str]:
+        async with borrowed(self._connections) as connection, transaction(connection):
+            partitions = {entry.origin.partition for entry in entries}
+            reached = await lock_positions(connection, "working", partitions, self._topic_identity)
+            fresh: list[Entry] = []
+            statuses = ["redelivered"] * len(entries)
+            for place, entry in enumerate(entries):
+                if entry.origin.offset > reached[entry.origin.partition]:
+                    reached[entry.origin.partition] = entry.origin.offset
+                    statuses[place] = "written"
+                    fresh.append(entry)
+            if not fresh:
+                return statuses
+            sessions, known = await _found(connection, fresh)
+            documents = _Documents(sessions)
+            for place, entry in enumerate(entries):
+                name = (entry.envelope.tenant_id, entry.envelope.user_id, entry.envelope.event_id)
+                if statuses[place] == "written" and name in known:
+                    # The same event id at a second offset: the position moves, nothing else does.
+                    statuses[place] = "duplicate"
+                elif statuses[place] == "written":
+                    known.add(name)
+                    documents.add(entry)
+            await _write(connection, documents.rows(), reached)
+            self._visit("in_transaction", entries)
+        return statuses
 
 
-def _session(row: tuple[Any, ...] | None) -> Session:
-    if row is None:
-        return Session()
-    state, sequence, last_event_ids, fields = row
-    return Session(state, sequence, tuple(last_event_ids), fields)
+async def _found(
+    connection: Connection, entries: Iterable[Entry]
+) -> tuple[dict[SessionName, Session], set[tuple[str, str, str]]]:
+    """Return the sessions of the entries as they stand, and which of the entries' events are known (tenant, user, event)."""
+    wanted: dict[UserName, tuple[dict[str, None], list[str]]] = {}
+    for entry in entries:
+        sessions, events = wanted.setdefault((entry.envelope.tenant_id, entry.envelope.user_id), ({}, []))
+        sessions[entry.envelope.session_id] = None
+        events.append(entry.envelope.event_id)
+    users = list(wanted)
+    requests = [
+        {"place": place, "tenant_id": user[0], "user_id": user[1], "session_ids": list(sessions), "event_ids": events}
+        for place, (user, (sessions, events)) in enumerate(wanted.items())
+    ]
+    cursor = await connection.execute(sql("working_sessions"), {"requests": _json(requests)}, binary=True)
+    found: dict[SessionName, Session] = {}
+    known: set[tuple[str, str, str]] = set()
+    for place, rows, event_ids in await cursor.fetchall():
+        user = users[place]
+        for row in msgspec.json.decode(rows or "[]", type=list[_SessionRow]):
+            found[*user, row.session_id] = Session(row.state, row.sequence, row.last_event_ids, row.fields)
+        known |= {(*user, event_id) for event_id in event_ids or ()}
+    return found, known
 
 
-def _history_row(envelope: InputEnvelope, origin: Origin, history: HistoryRow) -> dict[str, Any]:
+class _Documents:
+    """The rows of each user, in order, and the sessions as the entries so far leave them."""
+
+    def __init__(self, sessions: dict[SessionName, Session]) -> None:
+        self._sessions = sessions
+        self._users: dict[UserName, dict[str, Any]] = {}
+
+    def add(self, entry: Entry) -> None:
+        """Let ``entry`` move its session; raises what its step raises."""
+        envelope = entry.envelope
+        user = (envelope.tenant_id, envelope.user_id)
+        name = (*user, envelope.session_id)
+        made = entry.step(self._sessions.get(name, Session()))
+        self._sessions[name] = made.session
+        rows = self._users.setdefault(user, {"history": [], "sessions": {}, "events": []})
+        rows["history"].append(_history_row(entry))
+        rows["sessions"][envelope.session_id] = _session_row(envelope.session_id, made)
+        rows["events"].append(_event_row(made, entry.origin))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return what the SQL function ``working_written`` reads."""
+        return [
+            {**rows, "tenant_id": user[0], "user_id": user[1], "sessions": list(rows["sessions"].values())}
+            for user, rows in self._users.items()
+        ]
+
+
+async def _write(connection: Connection, documents: Sequence[dict[str, Any]], moved: Mapping[int, int]) -> None:
+    names = {"documents": _json(documents), "partitions": list(moved), "offsets": list(moved.values())}
+    await connection.execute(sql("working_write"), names)
+
+
+def _history_row(entry: Entry) -> dict[str, Any]:
+    envelope, history = entry.envelope, entry.history
     return {
-        "tenant_id": envelope.tenant_id,
-        "user_id": envelope.user_id,
         "event_id": envelope.event_id,
         "kind": envelope.kind,
         "session_id": envelope.session_id,
@@ -109,18 +184,19 @@ def _history_row(envelope: InputEnvelope, origin: Origin, history: HistoryRow) -
         "assistant_message": history.assistant_message,
         "stated_at_ms": history.stated_at_ms,
         "received_at_ms": envelope.received_at_ms,
-        "origin_partition": origin.partition,
-        "origin_offset": origin.offset,
-        "detail": history.detail,
+        "origin_partition": entry.origin.partition,
+        "origin_offset": entry.origin.offset,
+        "detail": Raw(history.detail.encode()),
     }
 
 
-def _session_row(made: Step) -> dict[str, Any]:
+def _session_row(session_id: str, made: Step) -> dict[str, Any]:
     return {
+        "session_id": session_id,
         "state": made.session.state,
         "sequence": made.session.sequence,
-        "last_event_ids": list(made.session.last_event_ids),
-        "fields": msgspec.json.encode(made.session.fields or {}).decode(),
+        "last_event_ids": made.session.last_event_ids,
+        "fields": made.session.fields or {},
         "updated_at_ms": made.event.occurred_at_ms,
     }
 
@@ -136,3 +212,7 @@ def _event_row(made: Step, origin: Origin) -> dict[str, Any]:
         "ciphertext": body.ciphertext if body else None,
         "payload": made.payload,
     }
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,21 +1,21 @@
 """The role ``remember``: decides and writes the truth."""
 
+from collections.abc import Sequence
+
 from infra.stage_process import run_stage
 from infra.worker_process import Here
 from schemas.codec import Codec
 from schemas.errors import Rejected
-from schemas.inputs import Origin
 from schemas.proposals import Proposal
 from schemas.settings import Settings
 from schemas.topics import PROPOSALS, Topic
 from streams import vocabulary
 from streams.decision_policy import DecisionPolicy, policy_of
 from streams.embedding import embedder_traits
-from streams.extract import ERASED
 from streams.kafka import ensure_topics
 from streams.log_watch import identity_of, known_log
 from streams.remember import ROLE, Remember
-from streams.stage import POISON, Refusal, StageResult
+from streams.stage import ERASED, POISON, Input, Refusal, StageResult
 
 
 class RememberStage:
@@ -28,18 +28,16 @@ class RememberStage:
         self._remember = remember
         self._codec = codec
 
-    async def handle(self, message: bytes, position: Origin) -> StageResult:
-        """Decide and store one proposal; raises ``Rejected`` with the reason it was passed over for."""
-        outcome = await self._remember.handle(message, position.partition, position.offset)
-        if outcome.error is not None:
-            raise outcome.error
-        return StageResult(status=outcome.status)
+    async def handle(self, inputs: Sequence[Input]) -> list[StageResult | Rejected]:
+        """Decide and store the proposals that came together; what is passed over comes back as the reason."""
+        outcomes = await self._remember.handle(inputs)
+        return [outcome.error or StageResult(status=outcome.status) for outcome in outcomes]
 
-    async def refuse(self, message: bytes, position: Origin, error: Rejected) -> Refusal:
+    async def refuse(self, one: Input, error: Rejected) -> Refusal:
         """Return the refusal; poison never reached ``Remember``, so its position is moved here."""
-        envelope = self._envelope(message)
         if error.code == POISON:
-            await self._remember.skip(envelope, position, error)
+            await self._remember.skip(one.message, one.position, error)
+        envelope = self._envelope(one.message)
         return Refusal(
             StageResult(status="rejected"),
             dead=error.code != ERASED,

@@ -352,7 +352,7 @@ async def test_waiting_rows_of_nobody_are_left_alone(topics: Settings) -> None:
     """A proposal without effects is published too: it is how far a rebuild has come."""
     async with opened(topics) as bench:
         proposal = said(1)
-        await bench.remember.handle(CODEC.encode(proposal.envelope), 0, 0)
+        await bench.handle(CODEC.encode(proposal.envelope), 0)
         async with running(topics):
             await drained(bench)
         ((_, _, value, _),) = await records_of(topics, CHANGES)

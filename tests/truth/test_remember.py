@@ -197,7 +197,7 @@ async def test_two_writers_of_one_partition_decide_every_proposal_once(settings:
         messages = [await one.encode(said(n, candidate("likes", f'"{n % 7}"'))) for n in range(30)]
 
         async def run(bench: Bench) -> list[str]:
-            return [(await bench.remember.handle(m, 0, n)).status for n, m in enumerate(messages)]
+            return [(await bench.handle(m, n)).status for n, m in enumerate(messages)]
 
         first, second = await asyncio.gather(run(one), run(two))
         assert all({a, b} == {"decided", "duplicate"} for a, b in zip(first, second, strict=True))
@@ -238,7 +238,7 @@ async def test_offsets_of_another_kafka_stop_with_a_clear_sentence(settings: Set
         with pytest.raises(Broken, match="cluster-1, but this is cluster-2"):
             await bench.apply(said(2, candidate("city", '"北京"')), 0)
         with pytest.raises(Broken, match="Kafka was reset"):
-            await bench.remember.handle(b"junk", 0, 0)
+            await bench.handle(b"junk", 0)
 
 
 async def test_bytes_that_are_no_proposal_move_the_position_and_are_handed_back(settings: Settings) -> None:
@@ -246,11 +246,11 @@ async def test_bytes_that_are_no_proposal_move_the_position_and_are_handed_back(
         for offset, value in enumerate(
             (b"", b"junk", CODEC.encode(said(1).envelope)[:-3], CODEC.encode(said(1).envelope) + b"x")
         ):
-            outcome = await bench.remember.handle(value, 0, offset)
+            outcome = await bench.handle(value, offset)
             assert outcome.status == "rejected"
             assert isinstance(outcome.error, Rejected)
         nobody = CODEC.encode(said(5, user_id="no spaces allowed").envelope)
-        assert (await bench.remember.handle(nobody, 0, 4)).status == "rejected"
+        assert (await bench.handle(nobody, 4)).status == "rejected"
         assert await bench.rows("SELECT last_offset FROM positions") == [(4,)]
         assert await bench.memories() == {}
 
@@ -261,7 +261,7 @@ async def test_an_erased_body_is_rejected_told_again_and_waiting_ends(settings: 
         await bench.keys.destroy_user(TENANT, USER)
     async with opened(settings) as bench:
         for _ in range(2):
-            outcome = await bench.remember.handle(value, 0, 0)
+            outcome = await bench.handle(value, 0)
             assert (outcome.status, outcome.error and outcome.error.code) == ("rejected", "erased")
         assert await bench.rows("SELECT outcome FROM command_outcomes") == [("rejected",)]
         assert await bench.rows("SELECT event_type FROM memory_outbox") == [("command.candidates",)]
@@ -274,7 +274,7 @@ async def test_a_body_sealed_for_somebody_else_does_not_open(settings: Settings)
     async with opened(settings) as bench:
         value = await bench.encode(said(1, candidate("city", '"深圳"')))
         stolen = msgspec.structs.replace(CODEC.decode(value, type(said(1).envelope)), user_id="mallory")
-        outcome = await bench.remember.handle(CODEC.encode(stolen), 0, 0)
+        outcome = await bench.handle(CODEC.encode(stolen), 0)
         assert (outcome.status, outcome.error and outcome.error.code) == ("rejected", "unknown_key")
 
 
@@ -349,7 +349,7 @@ async def test_killed_at_a_crash_point_the_proposal_counts_once(settings: Settin
         assert died.returncode == -signal.SIGKILL
         stored = len(await bench.memories())
         assert stored == (1 if step == "after_commit" else 0)
-        outcome = await bench.remember.handle(value, 0, 0)
+        outcome = await bench.handle(value, 0)
         assert outcome.status == ("duplicate" if step == "after_commit" else "decided")
         assert [m.version for m in (await bench.memories()).values()] == [1]
         assert len(await bench.rows("SELECT 1 FROM memory_outbox")) == 2

@@ -9,6 +9,7 @@ import msgspec
 from truth_world import POLICY, TENANT, USER
 
 from schemas.codec import Codec
+from schemas.inputs import Origin
 from schemas.memories import Memory
 from schemas.settings import Settings
 from streams.changes import DecodedProposal
@@ -19,6 +20,7 @@ from streams.postgres import Connection, connect
 from streams.postgres_truth import as_decided
 from streams.remember import Outcome, Remember
 from streams.sealed_records import seal_record
+from streams.stage import Input
 
 CODEC = Codec()
 CLUSTER = "cluster-1"
@@ -41,7 +43,11 @@ class Bench:
         return CODEC.encode(msgspec.structs.replace(envelope, body=seal_record(CODEC, proposal.body, key)))
 
     async def apply(self, proposal: DecodedProposal, offset: int, partition: int = 0) -> Outcome:
-        return await self.remember.handle(await self.encode(proposal), partition, offset)
+        return await self.handle(await self.encode(proposal), offset, partition)
+
+    async def handle(self, message: bytes, offset: int, partition: int = 0) -> Outcome:
+        (outcome,) = await self.remember.handle([Input(message, Origin(partition, offset))])
+        return outcome
 
     async def memories(self, tenant_id: str = TENANT, user_id: str = USER) -> dict[str, Memory]:
         rows = await self.rows(

@@ -1,5 +1,0 @@
--- New entries of the queue, and new states of known ones.
-INSERT INTO review (tenant_id, user_id, entry_id, memory_id, other_memory_id, dedupe_key, content, candidate, reason, source_event_id, created_at_ms, state, key_id)
-SELECT %(tenant_id)s, %(user_id)s, entry_id, memory_id, other_memory_id, dedupe_key, content, candidate, reason, source_event_id, created_at_ms, state, key_id
-FROM json_populate_recordset(NULL::review, %(entries)s::json)
-ON CONFLICT (tenant_id, user_id, entry_id) DO UPDATE SET state = excluded.state;

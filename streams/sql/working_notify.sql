@@ -1,2 +1,0 @@
--- Wakes the relay when the transaction commits.
-SELECT pg_notify(%(channel)s, '');
