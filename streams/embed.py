@@ -8,6 +8,7 @@ Run by ``streams.delivery``. Never decides and never writes to a store.
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -90,30 +91,24 @@ class Embed:
         """
         found = await open_events(self._codec, self._keys, inputs, MemoryAdmitted)
         masked = [unless_rejected(self._masked, one) for one in found]
-        vectors = await self._vectors(text for texts in masked if isinstance(texts, dict) for text in texts.values())
+        vectors = await self._vectors(
+            text for one in masked if not isinstance(one, Rejected) for text in one.texts.values()
+        )
+        return [unless_rejected(lambda one: self._proposed(one, vectors), one) for one in masked]
 
-        def proposed(both: tuple[Opened[MemoryAdmitted], dict[int, str]]) -> StageResult:
-            return self._proposed(*both, vectors)
-
-        return [
-            unless_rejected(proposed, (one, texts)) if isinstance(one, Opened) and isinstance(texts, dict) else texts
-            for one, texts in zip(found, masked, strict=True)
-        ]
-
-    def _masked(self, opened: Opened[MemoryAdmitted]) -> dict[int, str]:
-        """Return the masked text of each candidate that gets a vector, by its ordinal."""
+    def _masked(self, opened: Opened[MemoryAdmitted]) -> "_Masked":
         candidates = opened.extraction.candidates if opened.extraction else ()
-        return {one.ordinal: self._mask(one.content) for one in candidates if one.outcome in EMBEDDED_OUTCOMES}
+        texts = {one.ordinal: self._mask(one.content) for one in candidates if one.outcome in EMBEDDED_OUTCOMES}
+        return _Masked(opened, texts)
 
-    def _proposed(
-        self, opened: Opened[MemoryAdmitted], masked: dict[int, str], vectors: dict[str, bytes]
-    ) -> StageResult:
+    def _proposed(self, masked: "_Masked", vectors: dict[str, bytes]) -> StageResult:
+        opened, texts = masked.opened, masked.texts
         event, extraction = opened.event, opened.extraction
         if extraction is None or opened.key is None:
             return self._empty(event, event.status)
         candidates = tuple(
-            _embedded(candidate, masked[candidate.ordinal], self._embedder.revision, vectors)
-            if candidate.ordinal in masked
+            _embedded(candidate, texts[candidate.ordinal], self._embedder.revision, vectors)
+            if candidate.ordinal in texts
             else candidate
             for candidate in extraction.candidates
         )
@@ -149,6 +144,14 @@ class Embed:
             made += await self._in_its_thread(wanted[start : start + _TEXTS_AT_ONCE])
         self._crash.visit("after_model")
         return dict(zip(wanted, made, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Masked:
+    """An opened event and the masked text of each candidate that gets a vector, by its ordinal."""
+
+    opened: Opened[MemoryAdmitted]
+    texts: dict[int, str]
 
 
 def _embedded(candidate: Candidate, masked: str, revision: str, vectors: dict[str, bytes]) -> Candidate:

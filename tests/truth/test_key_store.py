@@ -1,6 +1,7 @@
 """Keys: wrapped twice, one user at a time, destroyed for good, cached for a bounded time."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 from psycopg.errors import InsufficientPrivilege
@@ -8,6 +9,7 @@ from truth_bench import opened
 from truth_world import asked, candidate, said
 
 from schemas.errors import Misconfigured, Rejected
+from schemas.sealing import KeyName
 from schemas.settings import Settings
 from streams.expiring import Expiring
 from streams.key_store import ROLE, KeyStore
