@@ -292,9 +292,9 @@ async def test_the_keys_of_many_records_are_asked_for_at_once(
         asked_for: list[int] = []
         read = bench.remember._keys._read
 
-        async def counted(tenant_id: str, user_id: str, identities: list[str]) -> dict[str, tuple[object, ...]]:
-            asked_for.append(len(identities))
-            return await read(tenant_id, user_id, identities)
+        async def counted(names: Sequence[KeyName]) -> dict[KeyName, tuple[object, ...]]:
+            asked_for.append(len(names))
+            return await read(names)
 
         monkeypatch.setattr(bench.remember._keys, "_read", counted)
         assert (await bench.apply(asked(2, "forget", whole_user=True), 1)).status == "decided"
