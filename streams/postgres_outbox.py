@@ -7,6 +7,7 @@ the right to publish. Knows nothing of Kafka.
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
+from typing import Any
 
 from msgspec import Struct
 
@@ -79,21 +80,34 @@ class Outbox:
         if not self._shards:
             return []
         await self._look()
+        settled = self._settled
+        rows = await self._claimed(self._floor)
+        # Everything up to ``settled`` was visible to this claim: what it did not return is published or held.
+        first = rows[0].outbox_id - 1 if rows else settled
+        self._floor = max(self._floor, min(settled, first))
+        return rows
+
+    async def claim_behind(self, rows: Sequence[OutboxRow]) -> list[OutboxRow]:
+        """Return the rows behind those of the last claim, which are still being published; empty when it is time to look.
+
+        Only a whole claim has more behind it. What was committed late with a lower number, or is due again, is found by the
+        next ``claim``: it looks.
+        """
+        if len(rows) < self._limit or time.monotonic() >= self._looked_at + _LOOK_SECONDS:
+            return []
+        return await self._claimed(rows[-1].outbox_id)
+
+    async def _claimed(self, floor: int) -> list[OutboxRow]:
         names = {
-            "floor": self._floor,
+            "floor": floor,
             "shards": sorted(self._shards),
             "held": sorted(self._held),
             "nobody_held": not self._held,
             "limit": self._limit,
         }
-        settled = self._settled
         with translated():
             cursor = await self._connection.execute(sql("outbox_claim"), names, binary=True)
-            rows = [OutboxRow(*row) for row in await cursor.fetchall()]
-        # Everything up to ``settled`` was visible to this claim: what it did not return is published or held.
-        first = rows[0].outbox_id - 1 if rows else settled
-        self._floor = max(self._floor, min(settled, first))
-        return rows
+            return [OutboxRow(*row) for row in await cursor.fetchall()]
 
     async def _look(self) -> None:
         """Now and then: who is held, which row is due again, and below which number everything is settled."""
@@ -102,21 +116,20 @@ class Outbox:
             return
         self._looked_at = now
         with translated():
-            self._held = frozenset(
-                row[0] for row in await (await self._connection.execute(sql("outbox_held"))).fetchall()
-            )
-            due = await (await self._connection.execute(sql("outbox_due"))).fetchone()
-            number = await (await self._connection.execute(sql("outbox_last_number"))).fetchone()
+            found = await (await self._connection.execute(sql("outbox_look"))).fetchone()
+            # Asked for after the last number: whoever was given that one has begun by now.
             seen = await (await self._connection.execute(sql("outbox_transactions"))).fetchone()
-        if number is not None and seen is not None:
-            oldest, following = seen
-            if self._mark is not None and oldest >= self._mark[1]:
-                self._settled = max(self._settled, self._mark[0])
-                self._mark = None
-            if self._mark is None:
-                self._mark = (number[0], following)
-        if due is not None and due[0] is not None:
-            self._floor = min(self._floor, due[0] - 1)
+        if found is None or seen is None:
+            return
+        (held, due, number), (oldest, following) = found, seen
+        self._held = frozenset(held)
+        if self._mark is not None and oldest >= self._mark[1]:
+            self._settled = max(self._settled, self._mark[0])
+            self._mark = None
+        if self._mark is None:
+            self._mark = (number, following)
+        if due is not None:
+            self._floor = min(self._floor, due - 1)
         if now > self._scanned_at + _FULL_SCAN_SECONDS:
             # A statement that took its number before its transaction had one could hide below the floor.
             self._scanned_at = now
@@ -146,29 +159,19 @@ class Outbox:
             {(row.tenant_id, row.user_id, row.aggregate_id) for row in rows if is_memory_id(row.aggregate_id)}
         )
         names = {
-            "tenant_ids": [tenant_id for tenant_id, _, _ in wanted],
-            "user_ids": [user_id for _, user_id, _ in wanted],
-            "memory_ids": [memory_id for _, _, memory_id in wanted],
+            "tenant_ids": ",".join(tenant_id for tenant_id, _, _ in wanted),
+            "user_ids": ",".join(user_id for _, user_id, _ in wanted),
+            "memory_ids": ",".join(memory_id for _, _, memory_id in wanted),
         }
-        # One snapshot of the database for records and vectors: they must belong together.
         with translated():
-            async with self._connection.transaction(), self._connection.pipeline():
-                await self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-                records = await self._connection.execute(sql("outbox_snapshots"), names)
-                vectors = await self._connection.execute(sql("outbox_vectors"), names, binary=True)
-            found = {row[0]: snapshot_of(*row[1:]) for row in await records.fetchall()}
-            by_memory: dict[str, list[Vector]] = {}
-            for memory_id, revision, vector in await vectors.fetchall():
-                by_memory.setdefault(memory_id, []).append(Vector(revision, values_of(vector)))
-        return {
-            memory_id: replace_vectors(snapshot, tuple(by_memory.get(memory_id, ())))
-            for memory_id, snapshot in found.items()
-        }
+            cursor = await self._connection.execute(sql("outbox_snapshots"), names, binary=True)
+            return snapshots_of(await cursor.fetchall())
 
     async def done(self, rows: Sequence[OutboxRow]) -> None:
         """Remove rows whose messages were acknowledged."""
+        numbers = "{" + ",".join(str(row.outbox_id) for row in rows) + "}"
         with translated():
-            await self._connection.execute(sql("outbox_done"), {"outbox_ids": [row.outbox_id for row in rows]})
+            await self._connection.execute(sql("outbox_done"), {"outbox_ids": numbers})
 
     async def failed(self, row: OutboxRow, error: str, delay_seconds: float) -> None:
         """Let a row and its user wait ``delay_seconds``."""
@@ -183,19 +186,28 @@ class Outbox:
             await self._connection.execute(sql("outbox_bury"), {"outbox_id": row.outbox_id, "error": error})
         self._looked_at = float("-inf")
 
-    async def wait(self, seconds: float) -> None:
-        """Return when a writer signals, or after ``seconds``."""
+    async def wait(self, seconds: float) -> bool:
+        """Return when a writer signals, or after ``seconds``, and whether there was a signal since the last wait."""
+        signalled = False
         with translated():
             async with aclosing(self._connection.notifies(timeout=seconds, stop_after=1)) as signals:
                 async for _ in signals:
-                    pass
+                    signalled = True
+        return signalled
 
 
-def replace_vectors(snapshot: Snapshot, vectors: tuple[Vector, ...]) -> Snapshot:
-    """Return ``snapshot`` with its vectors."""
-    return Snapshot(
-        snapshot.memory, snapshot.op, snapshot.event_id, snapshot.occurred_at_ms, snapshot.proposal_id, vectors
-    )
+def snapshots_of(lines: Sequence[tuple[Any, ...]]) -> dict[str, Snapshot]:
+    """Return the snapshots by memory id from the lines of ``outbox_snapshots.sql``, their vectors in order of revision."""
+    vectors: dict[str, list[Vector]] = {}
+    chosen: dict[str, tuple[str, str, str, int, str]] = {}
+    for memory_id, record_json, op, event_id, occurred_at_ms, proposal_id, revision, vector in lines:
+        chosen[memory_id] = (record_json, op, event_id, occurred_at_ms, proposal_id)
+        if revision is not None:
+            vectors.setdefault(memory_id, []).append(Vector(revision, values_of(vector)))
+    return {
+        memory_id: snapshot_of(columns, tuple(sorted(vectors.get(memory_id, ()), key=lambda one: one.revision)))
+        for memory_id, columns in chosen.items()
+    }
 
 
 class DeadRow(Struct, frozen=True):

@@ -3,8 +3,10 @@
 Called by the relay. Pure: rows and snapshots come in, messages go out, in the order in which they must be sent.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import msgspec
 
@@ -20,11 +22,12 @@ from streams.canonical import canonical_value
 from streams.changes import effect_id
 
 REVECTORED = "revectored"
+# Most values are a text without escapes or a small whole number: these have one JSON form only.
+_IS_CANONICAL = re.compile(r"""(?:"[^"\\\x00-\x1f]*"|0|-?[1-9][0-9]{0,14}|true|false|null)\Z""")
 _WITH_SNAPSHOT = ("memory", "vectors")
 
 
-@dataclass(frozen=True, slots=True)
-class OutboxRow:
+class OutboxRow(msgspec.Struct, frozen=True):
     """One row of the outbox; ``repair`` is the JSON of the repair header, ``payload`` the framed event (none for repairs)."""
 
     outbox_id: int
@@ -63,8 +66,7 @@ class OutboxRow:
         return self.target == "working" and self.repair is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True):
     """The current row of a memory and the change that made it."""
 
     memory: Memory
@@ -75,8 +77,7 @@ class Snapshot:
     vectors: tuple[Vector, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """One record to send, with its explicit partition."""
 
     topic: Topic
@@ -94,11 +95,13 @@ class Truth:
     working_events: Mapping[str, WorkingEvent]
 
 
-def snapshot_of(record_json: str, op: str, event_id: str, occurred_at_ms: int, proposal_id: str) -> Snapshot:
-    """Return a snapshot, without vectors, from a record as Postgres gives it."""
+def snapshot_of(columns: tuple[str, str, str, int, str], vectors: tuple[Vector, ...]) -> Snapshot:
+    """Return a snapshot from what Postgres gives: record (JSON), op, event id, time (ms since the epoch), proposal id."""
+    record_json, op, event_id, occurred_at_ms, proposal_id = columns
     memory = msgspec.json.decode(record_json, type=Memory)
-    memory = msgspec.structs.replace(memory, value=canonical_value(memory.value))
-    return Snapshot(memory, op, event_id, occurred_at_ms, proposal_id, ())
+    if not _IS_CANONICAL.match(memory.value):
+        memory = msgspec.structs.replace(memory, value=canonical_value(memory.value))
+    return Snapshot(memory, op, event_id, occurred_at_ms, proposal_id, vectors)
 
 
 def last_of_memory(rows: Sequence[OutboxRow]) -> frozenset[int]:
@@ -130,7 +133,7 @@ def messages_of(row: OutboxRow, truth: Truth, codec: Codec, *, with_snapshot: bo
     else:
         if row.payload is None:
             raise Rejected(f"outbox row {row.outbox_id} has no payload", code="bad_record")
-        messages = [Message(CHANGES, routing_key(row.tenant_id, row.user_id), row.shard, row.payload)]
+        messages = [Message(CHANGES, _key(row.tenant_id, row.user_id), row.shard, row.payload)]
         if with_snapshot:
             messages.append(_updated_message(row, truth, codec))
     for message in messages:
@@ -138,6 +141,9 @@ def messages_of(row: OutboxRow, truth: Truth, codec: Codec, *, with_snapshot: bo
             reason = f"the event has {len(message.value)} bytes, the limit of {message.topic.name} is {limit_bytes}"
             raise Rejected(reason, code="too_large")
     return messages
+
+
+_key = lru_cache(maxsize=4096)(routing_key)
 
 
 def _headers(row: OutboxRow) -> tuple[tuple[str, bytes], ...]:
@@ -156,8 +162,11 @@ def _updated(row: OutboxRow, found: Snapshot) -> MemoryUpdated:
     memory = found.memory
     gone = memory.status in GONE
     # Vectors that came with the change of this version, in one proposal, are a part of it, sent together or not.
-    part = effect_id(found.proposal_id, "vectors", memory.memory_id, memory.version, REVECTORED)
-    revectored = row.is_of_vectors and row.aggregate_version == memory.version and row.event_id != part
+    revectored = (
+        row.is_of_vectors
+        and row.aggregate_version == memory.version
+        and row.event_id != effect_id(found.proposal_id, "vectors", memory.memory_id, memory.version, REVECTORED)
+    )
     return MemoryUpdated(
         event_id=row.event_id if revectored or row.repair is not None else found.event_id,
         memory_id=memory.memory_id,
@@ -191,7 +200,7 @@ def _orphan(row: OutboxRow) -> MemoryUpdated:
 
 
 def _working_message(row: OutboxRow, truth: Truth, codec: Codec) -> Message:
-    key = routing_key(row.tenant_id, row.user_id)
+    key = _key(row.tenant_id, row.user_id)
     if row.repair is None:
         if row.payload is None:
             raise Rejected(f"outbox row {row.outbox_id} has no payload", code="bad_record")

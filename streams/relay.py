@@ -7,23 +7,58 @@ the process ends. Called by the worker. It never decides anything and never writ
 
 import asyncio
 import random
-from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import structlog
 
 from schemas.codec import Codec
-from schemas.errors import Broken, Misconfigured, Rejected, Retryable
+from schemas.errors import Misconfigured, Rejected, Retryable
 from schemas.settings import Settings
 from streams import kafka
 from streams.acknowledgements import acknowledged
 from streams.crash import CrashPoints
 from streams.postgres_outbox import Outbox
+from streams.produce import produce
 from streams.publication import Message, OutboxRow, last_of_memory, messages_of
 
 _LONGEST_PAUSE_SECONDS = 5.0
 _SHARD_SECONDS = 2.0
-Acknowledgement: TypeAlias = "asyncio.Future[Any]"
+# A batch of fewer rows is not followed by another one sooner than this after its start.
+_FEW_ROWS = 100
+_GATHER_SECONDS = 0.01
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Claimed rows, what those that can be published became, and the first failed row of each user with its reason."""
+
+    rows: Sequence[OutboxRow]
+    messages: list[tuple[OutboxRow, Sequence[Message]]] = field(default_factory=list)
+    failed: dict[str, tuple[OutboxRow, Rejected]] = field(default_factory=dict)
+
+    def settle(self, refused: Mapping[int, Rejected]) -> list[OutboxRow]:
+        """Note the rows that Kafka refused; return those that are published and have no failed row of their user before them."""
+        done = []
+        for row, _ in self.messages:
+            earlier = self.failed.get(row.user)
+            if earlier is not None and earlier[0].outbox_id < row.outbox_id:
+                continue
+            refusal = refused.get(row.outbox_id)
+            if refusal is None:
+                done.append(row)
+            else:
+                self.failed[row.user] = (row, refusal)
+        return done
+
+    def without(self, users: Container[str]) -> "_Batch":
+        """Return the batch without the rows of these users: they stay in the outbox."""
+        return _Batch(
+            [row for row in self.rows if row.user not in users],
+            [(row, messages) for row, messages in self.messages if row.user not in users],
+            {user: failure for user, failure in self.failed.items() if user not in users},
+        )
 
 
 class Beat(Protocol):
@@ -85,29 +120,36 @@ class Relay:
     async def _publish(self, outbox: Outbox, producer: Any, stop: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
         next_look = 0.0
+        batch: _Batch | None = None
         while not stop.is_set():
-            if loop.time() >= next_look:
-                await outbox.take_shards()
-                next_look = loop.time() + _SHARD_SECONDS
-            rows = await outbox.claim()
-            if rows:
-                await self._batch(outbox, producer, rows)
+            if batch is None:
+                if loop.time() >= next_look:
+                    await outbox.take_shards()
+                    next_look = loop.time() + _SHARD_SECONDS
+                batch = await self._prepared(outbox, await outbox.claim())
+            few = len(batch.rows) < _FEW_ROWS
+            began = loop.time()
+            following = await self._batch(outbox, producer, batch) if batch.rows else None
             self._pause_seconds = 0.0
             self._show("ready", f"{len(outbox.shards)} shards")
-            if not rows:
+            if following is None and not batch.rows:
                 await outbox.wait(self._settings.relay_poll_seconds)
+            elif following is None and few:
+                # Rows come in quick succession: those of the next moment go together.
+                await _sleep(stop, began + _GATHER_SECONDS - loop.time())
+                if not batch.failed and not await outbox.wait(0):
+                    await outbox.wait(self._settings.relay_poll_seconds)
+            batch = following
 
-    async def _batch(self, outbox: Outbox, producer: Any, rows: Sequence[OutboxRow]) -> None:
-        """Send what the rows became, wait for every acknowledgement, remove the rows.
-
-        A row that cannot be published holds back the later rows of its user; everything else goes on.
-        """
+    async def _prepared(self, outbox: Outbox, rows: Sequence[OutboxRow]) -> "_Batch":
+        """Return what the rows become; a row that cannot be published holds back the later rows of its user."""
+        batch = _Batch(rows)
+        if not rows:
+            return batch
         truth = await outbox.truth_of(rows)
         last = last_of_memory(rows)
-        failed: dict[str, tuple[OutboxRow, Rejected]] = {}
-        prepared: list[tuple[OutboxRow, Sequence[Message]]] = []
         for row in rows:
-            if row.user in failed:
+            if row.user in batch.failed:
                 continue
             try:
                 messages = messages_of(
@@ -118,76 +160,34 @@ class Relay:
                     limit_bytes=self._settings.stage_limit_bytes,
                 )
             except Rejected as error:
-                failed[row.user] = (row, error)
+                batch.failed[row.user] = (row, error)
                 continue
-            prepared.append((row, messages))
-        sent = await acknowledged(self._sent(producer, prepared, failed), self._show)
-        done = await self._done(sent, failed)
+            batch.messages.append((row, messages))
+        return batch
+
+    async def _batch(self, outbox: Outbox, producer: Any, batch: "_Batch") -> "_Batch | None":
+        """Send a batch, wait for every acknowledgement, remove its rows; return the batch behind it, if there is one.
+
+        That one is read and encoded while Kafka works, and is sent only after this one's rows are removed: until then nobody
+        knows whether the shards are still ours.
+        """
+        sending = asyncio.ensure_future(
+            acknowledged(produce(producer, self._settings.topic_prefix, batch.messages), self._show)
+        )
+        try:
+            rows = await outbox.claim_behind(batch.rows)
+            following = await self._prepared(outbox, rows) if rows else None
+        finally:
+            refused = await sending
+        done = batch.settle(refused)
         self._crash.visit("after_relay_send")
         if done:
             self._crash.visit("before_outbox_done")
             await outbox.done(done)
             self.published += len(done)
-        for row, refusal in failed.values():
+        for row, refusal in batch.failed.values():
             await self._put_off(outbox, row, refusal)
-
-    async def _sent(
-        self,
-        producer: Any,
-        prepared: Sequence[tuple[OutboxRow, Sequence[Message]]],
-        failed: dict[str, tuple[OutboxRow, Rejected]],
-    ) -> list[tuple[OutboxRow, list[Acknowledgement]]]:
-        """Hand all messages to the client and wait until nothing is on its way any more, also when handing over fails."""
-        sent: list[tuple[OutboxRow, list[Acknowledgement]]] = []
-        try:
-            for row, messages in prepared:
-                if row.user in failed and failed[row.user][0].outbox_id < row.outbox_id:
-                    continue
-                futures: list[Acknowledgement] = []
-                sent.append((row, futures))
-                try:
-                    for message in messages:
-                        futures.append(await self._send(producer, message))  # noqa: PERF401 - kept when the next one fails
-                except Rejected as error:
-                    failed[row.user] = (row, error)
-        finally:
-            await asyncio.gather(*(future for _, futures in sent for future in futures), return_exceptions=True)
-        return sent
-
-    async def _send(self, producer: Any, message: Message) -> Acknowledgement:
-        """Hand one message to the client; the next one waits for that, so order per partition is kept."""
-        topic = message.topic.named(self._settings.topic_prefix)
-        async with kafka.translated(f"sending to {topic}"):
-            future: Acknowledgement = await producer.send(
-                topic,
-                message.value,
-                key=message.key,
-                partition=message.partition,
-                headers=list(message.headers) or None,
-            )
-            return future
-
-    @staticmethod
-    async def _done(
-        sent: Sequence[tuple[OutboxRow, list[Acknowledgement]]], failed: dict[str, tuple[OutboxRow, Rejected]]
-    ) -> list[OutboxRow]:
-        """Return the rows whose messages were all acknowledged; note those that the broker refuses for good."""
-        done = []
-        for row, futures in sent:
-            try:
-                for future in futures:
-                    async with kafka.translated("waiting for acknowledgements"):
-                        future.result()
-            except Rejected as error:
-                if row.user not in failed or failed[row.user][0].outbox_id > row.outbox_id:
-                    failed[row.user] = (row, error)
-            except Broken as error:
-                # The client lost its sequence; with a new one the batch is sent again.
-                raise Retryable(str(error)) from error
-            else:
-                if row.user not in failed or failed[row.user][0].outbox_id > row.outbox_id:
-                    done.append(row)
-        return done
+        return following.without(batch.failed) if following is not None else None
 
     async def _put_off(self, outbox: Outbox, row: OutboxRow, error: Rejected) -> None:
         attempts = row.attempts + 1
@@ -205,6 +205,8 @@ class Relay:
 
 async def _sleep(stop: asyncio.Event, seconds: float) -> None:
     """Wait ``seconds``, or less when told to stop."""
+    if seconds <= 0:
+        return
     try:
         await asyncio.wait_for(stop.wait(), seconds)
     except TimeoutError:
