@@ -15,6 +15,7 @@ DECLARE
     points_ordinal integer[];
     points_id uuid[];
     wanted uuid[];
+    newest uuid[];
     memories_of json;
     keys_of json;
     pending_of json;
@@ -148,16 +149,15 @@ BEGIN
             WHERE r.tenant_id = one.tenant_id AND r.user_id = one.user_id AND r.memory_id = ANY(wanted);
         END IF;
         IF one.vectors > 0 THEN
-            SELECT json_agg(ARRAY[v.memory_id::text, v.revision] ORDER BY v.memory_id, v.revision),
-                string_agg(vector_send(v.vector), '' ORDER BY v.memory_id, v.revision)
-            INTO vector_names, found_vectors
-            FROM (
+            newest := ARRAY(
                 SELECT m.memory_id FROM memories AS m
                 WHERE m.tenant_id = one.tenant_id AND m.user_id = one.user_id AND m.status = 'active'
                 ORDER BY m.created_at_ms DESC, m.memory_id LIMIT one.vectors
-            ) AS newest
-            JOIN memory_vectors AS v
-                ON v.tenant_id = one.tenant_id AND v.user_id = one.user_id AND v.memory_id = newest.memory_id;
+            );
+            SELECT json_agg(ARRAY[v.memory_id::text, v.revision]), string_agg(vector_send(v.vector), '')
+            INTO vector_names, found_vectors
+            FROM memory_vectors AS v
+            WHERE v.tenant_id = one.tenant_id AND v.user_id = one.user_id AND v.memory_id = ANY(newest);
         END IF;
         SELECT json_object_agg(b.dedupe_key, b.before_ms) INTO marks FROM before_marks AS b
         WHERE b.tenant_id = one.tenant_id AND b.user_id = one.user_id

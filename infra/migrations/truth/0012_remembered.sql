@@ -7,6 +7,8 @@ DECLARE
     one record;
     written integer;
     missed integer := 0;
+    left_types text[];
+    left_ids text[];
 BEGIN
     FOR one IN
         SELECT * FROM json_to_recordset(documents) AS given (
@@ -88,8 +90,16 @@ BEGIN
         END IF;
         IF one.prune THEN
             -- A relation belongs to the memory that states it: it is written anew with that memory, and goes with it.
-            DELETE FROM relations AS r
-            WHERE r.tenant_id = one.tenant_id AND r.user_id = one.user_id AND r.memory_id = ANY(one.relations_of);
+            WITH gone AS (
+                DELETE FROM relations AS r
+                WHERE r.tenant_id = one.tenant_id AND r.user_id = one.user_id AND r.memory_id = ANY(one.relations_of)
+                RETURNING r.subject_type, r.subject_id, r.object_type, r.object_id
+            )
+            SELECT array_agg(e.entity_type), array_agg(e.entity_id) INTO left_types, left_ids
+            FROM (
+                SELECT g.subject_type AS entity_type, g.subject_id AS entity_id FROM gone AS g
+                UNION SELECT g.object_type, g.object_id FROM gone AS g
+            ) AS e;
         END IF;
         IF one.relations IS NOT NULL THEN
             WITH given AS MATERIALIZED (
@@ -111,16 +121,18 @@ BEGIN
             ON CONFLICT DO NOTHING;
         END IF;
         IF one.prune THEN
-            -- An entity without relations goes too.
+            -- An entity without relations goes too; only those that just lost one can be without.
             DELETE FROM entities AS e
-            WHERE e.tenant_id = one.tenant_id AND e.user_id = one.user_id
+            USING unnest(left_types, left_ids) AS had (entity_type, entity_id)
+            WHERE e.tenant_id = one.tenant_id AND e.user_id = one.user_id AND e.entity_type = had.entity_type
+              AND e.entity_id = had.entity_id
               AND NOT EXISTS (
-                  SELECT FROM relations AS r WHERE r.tenant_id = e.tenant_id AND r.user_id = e.user_id
-                      AND r.subject_type = e.entity_type AND r.subject_id = e.entity_id
+                  SELECT FROM relations AS r WHERE r.tenant_id = one.tenant_id AND r.user_id = one.user_id
+                      AND r.subject_type = had.entity_type AND r.subject_id = had.entity_id
               )
               AND NOT EXISTS (
-                  SELECT FROM relations AS r WHERE r.tenant_id = e.tenant_id AND r.user_id = e.user_id
-                      AND r.object_type = e.entity_type AND r.object_id = e.entity_id
+                  SELECT FROM relations AS r WHERE r.tenant_id = one.tenant_id AND r.user_id = one.user_id
+                      AND r.object_type = had.entity_type AND r.object_id = had.entity_id
               );
         END IF;
         IF one.vectors_of IS NOT NULL THEN
