@@ -22,22 +22,25 @@ def is_usable(vector: Vector) -> bool:
 
 
 class Neighbours:
-    """The vectors that new ones are compared with, kept as one matrix for each revision and dimension."""
+    """The vectors that new ones are compared with, kept as blocks of rows for each revision and dimension."""
 
     def __init__(self, known: Iterable[tuple[str, Vector]] = ()) -> None:
         """``known`` pairs ids with usable vectors."""
         self._names: dict[tuple[str, int], list[str]] = {}
-        self._rows: dict[tuple[str, int], list[NDArray[np.float64]]] = {}
-        self._matrices: dict[tuple[str, int], NDArray[np.float64]] = {}
+        self._blocks: dict[tuple[str, int], list[NDArray[np.float64]]] = {}
+        values: dict[tuple[str, int], list[bytes]] = {}
         for name, vector in known:
-            self.add(name, vector)
+            group = (vector.revision, len(vector.values))
+            self._names.setdefault(group, []).append(name)
+            values.setdefault(group, []).append(vector.values)
+        for (revision, size), found in values.items():
+            self._blocks[revision, size] = [_units(b"".join(found), size)]
 
     def add(self, name: str, vector: Vector) -> None:
         """Let later vectors be compared with ``vector``."""
         group = (vector.revision, len(vector.values))
         self._names.setdefault(group, []).append(name)
-        self._rows.setdefault(group, []).append(_unit(vector))
-        self._matrices.pop(group, None)
+        self._blocks.setdefault(group, []).append(_units(vector.values, group[1]))
 
     def similar(self, vector: Vector, threshold: float) -> tuple[tuple[str, float], ...]:
         """Return (id, similarity) of those at or above ``threshold``, best first.
@@ -48,15 +51,15 @@ class Neighbours:
         group = (vector.revision, len(vector.values))
         if group not in self._names:
             return ()
-        if group not in self._matrices:
-            self._matrices[group] = np.vstack(self._rows[group])
-        cosines = np.round((self._matrices[group] * _unit(vector)).sum(axis=1), 4)
+        blocks, unit = self._blocks[group], _units(vector.values, group[1])
+        cosines = np.round(np.concatenate([(block * unit).sum(axis=1) for block in blocks]), 4)
         chosen = np.flatnonzero(cosines >= threshold)
         found = [(self._names[group][index], min(1.0, float(cosines[index]))) for index in chosen]
         return tuple(sorted(found, key=lambda pair: (-pair[1], pair[0])))
 
 
-def _unit(vector: Vector) -> NDArray[np.float64]:
-    values = np.frombuffer(vector.values, "<f4").astype(np.float64)
-    unit: NDArray[np.float64] = values / np.sqrt((values * values).sum())
-    return unit
+def _units(values: bytes, size: int) -> NDArray[np.float64]:
+    """Return the vectors in ``values``, each of ``size`` bytes, at length one: a row for each."""
+    rows = np.frombuffer(values, "<f4").astype(np.float64).reshape(-1, size // _BYTES)
+    units: NDArray[np.float64] = rows / np.sqrt((rows * rows).sum(axis=1, keepdims=True))
+    return units
