@@ -37,6 +37,8 @@ COMMANDS: Final = {
     "pending": "infra.commands.memories",
     "quarantine": "infra.commands.memories",
     "outbox": "infra.commands.outbox",
+    "dead": "infra.commands.dead",
+    "lag": "infra.commands.lag",
     "rebuild": "infra.commands.rebuild",
     "reconcile": "infra.commands.reconcile",
 }

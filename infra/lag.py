@@ -1,27 +1,37 @@
 """How far each worker is behind: what it has still to read or to publish.
 
-Called by ``engram status``. Looks from outside, at committed offsets and the outbox, so it tells the truth of a worker that
-hangs as well. What cannot be asked now is left out, not guessed.
+Called by ``engram status``, ``engram lag`` and whoever watches a worker. Looks from outside, at committed offsets and the
+outbox, so it tells the truth of a worker that hangs as well. What cannot be asked now is left out, not guessed.
 """
 
 import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from infra.workers import worker_name
 from projectors.entries import STORES, Generation
 from projectors.generations import ROLE as PROJECTOR_ROLE
-from projectors.generations import live_generation
+from projectors.generations import generations
 from projectors.names import group_name
 from schemas.errors import EngramError
 from schemas.settings import Settings
 from schemas.topics import ADMITTED, CHAT_TURNS, EXTRACTED, PROPOSALS, UPDATED, WORKING, Topic
 from streams.faust_stage import group_of
-from streams.kafka import committed_offsets, end_offsets
-from streams.postgres import connect
+from streams.kafka import AIOKafkaConsumer, TopicPartition, committed_offsets, connection, consumer, started, translated
+from streams.postgres import connect, sql
+from streams.postgres import translated as translated_postgres
+from streams.postgres_outbox import ROLE as RELAY_ROLE
 from streams.postgres_outbox import Standing, standing
 
 HELD_BACK_AT_MOST = 20
+FIRST_RECORD_MS = 1_000
+SMALL_FETCH_BYTES = 65_536
+SQL_FOLDER = Path(__file__).parent / "sql"
 STAGES: dict[str, Topic] = {
     "extract": CHAT_TURNS,
     "admit": EXTRACTED,
@@ -29,6 +39,55 @@ STAGES: dict[str, Topic] = {
     "remember": PROPOSALS,
     "working": CHAT_TURNS,
 }
+
+
+class PartitionLag(Struct, frozen=True):
+    """One partition of a group: next offset to be written, next one to be read, and the age of the oldest unread record.
+
+    ``oldest_age_seconds`` is ``None`` where nothing is unread or it was not asked for.
+    """
+
+    partition: int
+    end: int
+    committed: int
+    oldest_age_seconds: float | None = None
+
+    @property
+    def lag(self) -> int:
+        """Return how many records are unread."""
+        return max(0, self.end - self.committed)
+
+
+class GroupLag(Struct, frozen=True):
+    """One consumer group: its worker's role, its topic, and for a projector the generation and its state."""
+
+    role: str
+    group: str
+    topic: str
+    partitions: tuple[PartitionLag, ...]
+    generation: int | None = None
+    state: str = ""
+
+    @property
+    def lag(self) -> int:
+        """Return how many records are unread."""
+        return sum(one.lag for one in self.partitions)
+
+    @property
+    def oldest_age_seconds(self) -> float | None:
+        """Return the age of the oldest unread record that is known."""
+        return max(
+            (one.oldest_age_seconds for one in self.partitions if one.oldest_age_seconds is not None), default=None
+        )
+
+
+class OutboxLag(Struct, frozen=True):
+    """How the outbox stands: rows to publish, age of the oldest, dead rows, users who wait for a late or dead row."""
+
+    waiting: int
+    oldest_age_seconds: float
+    dead: int
+    held_back_users: int
 
 
 class Look(Struct, frozen=True):
@@ -40,12 +99,9 @@ class Look(Struct, frozen=True):
 
 async def look(settings: Settings) -> Look:
     """Return how far each worker is behind, and whom dead rows of the outbox hold back (at most 20 are named)."""
-    groups = {worker_name(role): (group_of(role, settings), topic) for role, topic in STAGES.items()}
-    for generation in await _live(settings):
-        topic = WORKING if generation.store == "influx" else UPDATED
-        groups[worker_name(generation.store)] = (group_name(settings.topic_prefix, generation), topic)
-    found = await asyncio.gather(*(_behind(settings, group, topic) for group, topic in groups.values()))
-    known = {name: lag for name, lag in zip(groups, found, strict=True) if lag is not None}
+    known = {
+        worker_name(one.role): one.lag for one in await group_lags(settings, ages=False) if one.state in ("", "live")
+    }
     try:
         outbox = await standing(settings, HELD_BACK_AT_MOST)
     except EngramError:
@@ -58,28 +114,105 @@ async def lags(settings: Settings) -> dict[str, int]:
     return (await look(settings)).lags
 
 
-async def _live(settings: Settings) -> list[Generation]:
+async def group_lags(settings: Settings, *, ages: bool) -> tuple[GroupLag, ...]:
+    """Return how far every group is behind: the stages, then the projectors of every generation that is not dropped.
+
+    With ``ages`` the first unread record of each partition is read for its time. A group that cannot be asked is left out.
+    """
+    wanted = [
+        GroupLag(role, group_of(role, settings), topic.named(settings.topic_prefix), ())
+        for role, topic in STAGES.items()
+    ]
+    for one in await _generations(settings):
+        topic = (WORKING if one.store == "influx" else UPDATED).named(settings.topic_prefix)
+        wanted.append(GroupLag(one.store, group_name(settings.topic_prefix, one), topic, (), one.number, one.state))
     try:
-        connection = await connect(settings, PROJECTOR_ROLE, autocommit=True)
+        async with started(consumer(settings, group=None)) as client:
+            ends = await _ends(settings, client, {one.topic for one in wanted})
+    except EngramError:
+        return ()
+    found = await asyncio.gather(*(_measured(settings, one, ends) for one in wanted))
+    known = [one for one in found if one is not None]
+    return tuple([await _with_ages(settings, one) for one in known] if ages else known)
+
+
+async def outbox_lag(settings: Settings) -> OutboxLag:
+    """Return how the outbox stands; raises ``Retryable`` when Postgres is away."""
+    stands = await standing(settings, 0)
+    postgres = await connect(settings, RELAY_ROLE, autocommit=True)
+    try:
+        with translated_postgres():
+            row = await (await postgres.execute(sql("outbox_oldest", SQL_FOLDER))).fetchone()
+            held = await (await postgres.execute(sql("outbox_held_users", SQL_FOLDER))).fetchone()
+    finally:
+        await postgres.close()
+    return OutboxLag(stands.waiting, float(row[1]) if row else 0.0, stands.dead, held[0] if held else 0)
+
+
+async def _generations(settings: Settings) -> list[Generation]:
+    try:
+        postgres = await connect(settings, PROJECTOR_ROLE, autocommit=True)
     except EngramError:
         return []
+    found: list[Generation] = []
     try:
-        found = []
         for store in STORES:
-            try:
-                found.append(await live_generation(connection, store))
-            except EngramError:
-                continue
+            with suppress(EngramError):
+                found += [one for one in await generations(postgres, store) if one.state != "dropped"]
         return found
     finally:
-        await connection.close()
+        await postgres.close()
 
 
-async def _behind(settings: Settings, group: str, topic: Topic) -> int | None:
-    name = topic.named(settings.topic_prefix)
+async def _ends(settings: Settings, client: AIOKafkaConsumer, topics: set[str]) -> dict[TopicPartition, int]:
+    partitions = [TopicPartition(topic, number) for topic in sorted(topics) for number in range(settings.partitions)]
+    async with translated("reading end offsets"):
+        found: dict[TopicPartition, int] = await client.end_offsets(partitions)
+        return found
+
+
+async def _measured(settings: Settings, one: GroupLag, ends: dict[TopicPartition, int]) -> GroupLag | None:
     try:
-        ends, committed = await asyncio.gather(end_offsets(settings, name), committed_offsets(settings, group, [name]))
+        committed = await committed_offsets(settings, one.group, [one.topic])
     except EngramError:
         return None
-    reached = {partition.partition: offset for partition, offset in committed.items()}
-    return sum(max(0, end - reached.get(partition, 0)) for partition, end in ends.items())
+    partitions = [
+        PartitionLag(where.partition, end, committed.get(where, 0))
+        for where, end in ends.items()
+        if where.topic == one.topic
+    ]
+    return replace(one, partitions=tuple(sorted(partitions, key=lambda found: found.partition)))
+
+
+async def _with_ages(settings: Settings, one: GroupLag) -> GroupLag:
+    """Return ``one`` with the ages of its oldest unread records; where Kafka does not give one in a second, it is left out."""
+    behind = {TopicPartition(one.topic, found.partition): found.committed for found in one.partitions if found.lag}
+    if not behind:
+        return one
+    written_ms: dict[int, int] = {}
+    client = AIOKafkaConsumer(
+        **connection(settings),
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        max_partition_fetch_bytes=SMALL_FETCH_BYTES,
+    )
+    with suppress(EngramError):
+        async with started(client), translated("reading the oldest unread records"):
+            until = time.monotonic() + FIRST_RECORD_MS / 1_000
+            client.assign(list(behind))
+            for where, offset in behind.items():
+                client.seek(where, offset)
+            while len(written_ms) < len(behind) and time.monotonic() < until:
+                for where, records in (
+                    await client.getmany(timeout_ms=FIRST_RECORD_MS // 4, max_records=len(behind))
+                ).items():
+                    written_ms.setdefault(where.partition, records[0].timestamp)
+                    client.pause(where)
+    return replace(one, partitions=_aged(one.partitions, written_ms, time.time_ns() // 1_000_000))
+
+
+def _aged(partitions: Sequence[PartitionLag], written_ms: dict[int, int], now_ms: int) -> tuple[PartitionLag, ...]:
+    def age(number: int) -> float | None:
+        return max(0.0, (now_ms - written_ms[number]) / 1_000) if number in written_ms else None
+
+    return tuple(replace(one, oldest_age_seconds=age(one.partition)) for one in partitions)

@@ -13,6 +13,11 @@ from streams.stage import Output
 
 REASON_LIMIT_CHARACTERS = 500
 KEY_LIMIT_BYTES = 1024
+# The header of a record in ``memory.dead`` that is no letter: it names the letter, as partition:offset, that was replayed.
+REPLAYED = "engram-replayed"
+REPLAYED_CODE = "replayed"
+# The header of an input that was put back: it names its dead letter in the same way.
+REPLAY_OF = "engram-replay-of"
 
 
 def dead_letter(
@@ -62,3 +67,22 @@ def dead_output(letter: DeadLetter, codec: Codec) -> Output:
 def kept_bytes(settings: Settings) -> int:
     """Return how many bytes of an input a dead letter may carry."""
     return settings.stage_limit_bytes
+
+
+def replayed_note(letter: DeadLetter, letter_at: Origin, topic: str, put_back_at: Origin, at_ms: int) -> DeadLetter:
+    """Return the record that says of the letter at ``letter_at`` of ``memory.dead`` where its input was put back.
+
+    It follows the letter in its partition, under the header ``REPLAYED``, and carries nothing of what the input said.
+    """
+    return DeadLetter(
+        stage=letter.stage,
+        topic=topic,
+        partition=put_back_at.partition,
+        offset=put_back_at.offset,
+        code=REPLAYED_CODE,
+        reason=f"the dead letter at {letter_at.partition}:{letter_at.offset} was put back",
+        at_ms=at_ms,
+        tenant_id=letter.tenant_id,
+        user_id=letter.user_id,
+        event_id=letter.event_id,
+    )

@@ -29,11 +29,26 @@ class Heartbeat:
         self._role = role
         self._state = "starting"
         self._detail = ""
+        self._beaten_at = time.monotonic()
 
     @property
     def state(self) -> str:
         """Return the state last set."""
         return self._state
+
+    @property
+    def detail(self) -> str:
+        """Return the sentence last set."""
+        return self._detail
+
+    @property
+    def role(self) -> str:
+        """Return whose heartbeat it is."""
+        return self._role
+
+    def silent_seconds(self) -> float:
+        """Return how long ago the loop last beat; may be asked from any thread, so it shows a loop that hangs."""
+        return time.monotonic() - self._beaten_at
 
     def set(self, state: str, detail: str = "") -> None:
         """Change the state and write it at once."""
@@ -53,5 +68,6 @@ class Heartbeat:
     async def run(self, *, every_seconds: float = 1.0) -> None:
         """Write the beat until cancelled."""
         while True:
+            self._beaten_at = time.monotonic()
             self.write()
             await asyncio.sleep(every_seconds)

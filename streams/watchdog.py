@@ -24,6 +24,19 @@ class _Seen:
     since_seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What one look found: per partition the end offset and the next offset to read, and which partitions stand still."""
+
+    ends: Mapping[int, int]
+    committed: Mapping[int, int]
+    stalled: tuple[int, ...]
+
+
+def tell_nobody(_found: Watched) -> None:
+    """Keep a look to oneself."""
+
+
 class Progress:
     """Remembers since when each partition has had work and no progress."""
 
@@ -58,8 +71,9 @@ async def watch(
     *,
     patience_seconds: float,
     every_seconds: float = EVERY_SECONDS,
+    tell: Callable[[Watched], None] = tell_nobody,
 ) -> None:
-    """Watch until cancelled; raises ``Broken`` with the stalled partitions.
+    """Watch until cancelled; raises ``Broken`` with the stalled partitions. ``tell`` hears what each look found.
 
     ``assigned`` returns the partition numbers this process owns now. While the heartbeat says ``waiting``, standing still is
     known and on purpose. A Kafka that does not answer is not a stall: the next look tries again.
@@ -71,26 +85,26 @@ async def watch(
             progress = Progress(patience_seconds=patience_seconds)
             continue
         try:
-            stalled = await _look(settings, group, topic, tuple(assigned()), progress)
+            found = await _look(settings, group, topic, tuple(assigned()), progress)
         except EngramError:
             continue
-        if stalled:
+        tell(found)
+        if found.stalled:
             raise Broken(
-                f"no progress for {patience_seconds:.0f} s in partitions {', '.join(map(str, stalled))} of {topic}"
+                f"no progress for {patience_seconds:.0f} s in partitions {', '.join(map(str, found.stalled))} of {topic}"
             )
 
 
-async def _look(
-    settings: Settings, group: str, topic: str, numbers: tuple[int, ...], progress: Progress
-) -> tuple[int, ...]:
+async def _look(settings: Settings, group: str, topic: str, numbers: tuple[int, ...], progress: Progress) -> Watched:
     if not numbers:
-        return ()
+        return Watched({}, {}, ())
     partitions = [TopicPartition(topic, number) for number in numbers]
     async with started(_observer(settings, group)) as client, translated("looking for stalled partitions"):
         ends = await client.end_offsets(partitions)
         client.assign(partitions)
         committed = {p.partition: await client.committed(p) or 0 for p in partitions}
-    return progress.stalled({p.partition: end for p, end in ends.items()}, committed, now_seconds=time.monotonic())
+    own = {p.partition: end for p, end in ends.items()}
+    return Watched(own, committed, progress.stalled(own, committed, now_seconds=time.monotonic()))
 
 
 def _observer(settings: Settings, group: str) -> AIOKafkaConsumer:
