@@ -75,7 +75,7 @@ async def measure(settings: Settings, rows: int, shown: Shown, load_average: flo
 def _timed() -> Iterator[dict[str, float]]:
     """Count the time in the calls to Postgres while the context lasts; what is left is encoding and Kafka."""
     seconds: dict[str, float] = {}
-    kept = {name: getattr(Outbox, name) for name in ("claim", "truth_of", "done")}
+    kept = {name: getattr(Outbox, name) for name in ("claim", "claim_behind", "truth_of", "done")}
 
     def counted(name: str) -> None:
         call = kept[name]

@@ -25,7 +25,7 @@ from streams.publication import Message, OutboxRow, last_of_memory, messages_of
 
 _LONGEST_PAUSE_SECONDS = 5.0
 _SHARD_SECONDS = 2.0
-# A batch of fewer rows is not followed by another one sooner than this after its start.
+# After a batch of fewer rows, which left none behind, the next one does not begin sooner than this after its start.
 _FEW_ROWS = 100
 _GATHER_SECONDS = 0.01
 
@@ -127,7 +127,7 @@ class Relay:
                     await outbox.take_shards()
                     next_look = loop.time() + _SHARD_SECONDS
                 batch = await self._prepared(outbox, await outbox.claim())
-            few = len(batch.rows) < _FEW_ROWS
+            few = len(batch.rows) < min(_FEW_ROWS, self._settings.relay_claim_rows)
             began = loop.time()
             following = await self._batch(outbox, producer, batch) if batch.rows else None
             self._pause_seconds = 0.0
@@ -187,7 +187,8 @@ class Relay:
             self.published += len(done)
         for row, refusal in batch.failed.values():
             await self._put_off(outbox, row, refusal)
-        return following.without(batch.failed) if following is not None else None
+        following = following.without(batch.failed) if following is not None else None
+        return following if following is not None and following.rows else None
 
     async def _put_off(self, outbox: Outbox, row: OutboxRow, error: Rejected) -> None:
         attempts = row.attempts + 1
