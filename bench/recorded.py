@@ -5,7 +5,7 @@ Used by the groups of the derived stores: the raw library is then given the same
 
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any
 
 from projectors.batch import Change
@@ -27,6 +27,8 @@ class RecordedDoor:
         self._door = door
         self.store: Store = door.store
         self.guarded: bool = door.guarded
+        self.keeps_newer: bool = door.keeps_newer
+        self.buffered: bool = door.buffered
         self.steps: list[Step] = []
         self.rows = 0
         self.seconds: defaultdict[str, float] = defaultdict(float)
@@ -53,13 +55,14 @@ class RecordedDoor:
         """Pass on."""
         return await self._door.fingerprints_of(generation, keys, deep=deep)
 
-    async def write(self, generation: Generation, items: Items, *, forced: bool = False) -> None:
+    async def write(self, generation: Generation, items: Items, *, forced: bool = False) -> Collection[Key]:
         """Pass on, keep the items and count the time."""
         began = time.perf_counter()
-        await self._door.write(generation, items, forced=forced)
+        kept = await self._door.write(generation, items, forced=forced)
         self._note("store write", began)
         self.steps.append(items)
         self.rows += len(items)
+        return kept
 
     async def flush(self, generation: Generation) -> None:
         """Pass on, keep the place and count the time."""

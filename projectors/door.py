@@ -5,7 +5,7 @@ by the projector, rebuild and reconcile. Errors: ``Retryable`` when the store is
 hold an item.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Protocol, TypeVar
 
 from projectors.entries import Entry, Generation, Key, Store
@@ -14,10 +14,16 @@ Item_contra = TypeVar("Item_contra", contravariant=True)
 
 
 class Door(Protocol[Item_contra]):
-    """The one door to a store. ``guarded`` is whether a projector reads fingerprints before it writes."""
+    """The one door to a store.
+
+    ``guarded`` is whether a projector reads fingerprints before it writes; where ``keeps_newer``, a write compares versions
+    itself, and only what it kept needs to be read. ``buffered`` is whether written rows wait for a flush.
+    """
 
     store: Store
     guarded: bool
+    keeps_newer: bool
+    buffered: bool
 
     async def healthy(self) -> None:
         """Return when the store answers; raises ``Retryable`` when it does not."""
@@ -37,8 +43,13 @@ class Door(Protocol[Item_contra]):
         """Return for ``keys`` what ``fingerprints`` would yield for them."""
         ...
 
-    async def write(self, generation: Generation, items: Sequence[Item_contra], *, forced: bool = False) -> None:
-        """Write a batch, one item per key; ``forced`` writes whatever version is stored (a repair that was judged)."""
+    async def write(
+        self, generation: Generation, items: Sequence[Item_contra], *, forced: bool = False
+    ) -> Collection[Key]:
+        """Write a batch, one item per key; ``forced`` writes whatever version is stored (a repair that was judged).
+
+        Return the keys of which the store kept what it has, as ``keeps_newer`` says; other stores keep nothing.
+        """
         ...
 
     async def flush(self, generation: Generation) -> None:

@@ -4,7 +4,8 @@ Called by the door to Neo4j. Pure.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from projectors.entries import Entry, Fingerprint
@@ -18,14 +19,15 @@ from projectors.projection import (
     lines_digest,
     stated_entities,
 )
+from schemas.memories import Edge
 
 STATES = "STATES"
 Row = dict[str, Any]
 Line = list[str | float]
 
 
-def node_row(position: int, node: GraphNode, mark: str) -> Row:
-    """Return the row of ``node`` in a generation marked ``mark``; ``position`` is its place in the batch."""
+def node_row(node: GraphNode, mark: str) -> Row:
+    """Return the row of ``node`` in a generation marked ``mark``."""
     key = {"tenant_id": node.tenant_id, "user_id": node.user_id, "memory_id": node.memory_id}
     own = {
         "generation": mark,
@@ -36,52 +38,95 @@ def node_row(position: int, node: GraphNode, mark: str) -> Row:
         "relations": len(node.relations),
     }
     version = node.fingerprint.version
-    return {"position": position, **key, "version": version, "properties": {**node.properties, **key, **own}}
+    return {**key, "version": version, "properties": {**node.properties, **key, **own}}
 
 
-def memory_edges(nodes: Iterable[GraphNode], mark: str) -> list[Row]:
-    """Return the edges that lead to memories."""
-    return [
-        _edge(node, edge.kind, edge.weight, mark) | {"target_id": edge.target_id}
-        for node in nodes
-        for edge in node.edges
-        if edge.target_kind == MEMORY_TARGET
-    ]
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """What the edges of a batch lead to and the batch does not write: entities, and memories that may be unknown yet.
+
+    The lists are the parameters of the statement, each end once: (tenant, user, type, id) and (tenant, user, memory).
+    """
+
+    entities: list[list[str]]
+    memories: list[list[str]]
 
 
-def entity_edges(nodes: Iterable[GraphNode], mark: str) -> list[Row]:
-    """Return the edges that lead to entities, the STATES edges of relations among them."""
-    rows = []
+def ends_of(nodes: Sequence[GraphNode]) -> Ends:
+    """Return the ends of every edge and relation of ``nodes``."""
+    own = {(node.tenant_id, node.memory_id) for node in nodes}
+    entities: dict[tuple[str, str, str, str], None] = {}
+    memories: dict[tuple[str, str], str] = {}
     for node in nodes:
-        named = [(e.kind, e.weight, *entity_of(e.target_id)) for e in node.edges if e.target_kind == ENTITY_TARGET]
-        named += [(STATES, 1.0, *entity) for entity in stated_entities(node.relations)]
-        rows += [
-            _edge(node, kind, weight, mark) | {"entity_type": entity_type, "entity_id": entity_id}
-            for kind, weight, entity_type, entity_id in named
+        for entity in _entities(node):
+            entities[node.tenant_id, node.user_id, *entity] = None
+        for edge in node.edges:
+            target = (node.tenant_id, edge.target_id)
+            if edge.target_kind == MEMORY_TARGET and target not in own:
+                memories.setdefault(target, node.user_id)
+    return Ends(
+        [list(entity) for entity in entities],
+        [[tenant_id, user_id, memory_id] for (tenant_id, memory_id), user_id in memories.items()],
+    )
+
+
+class Places:
+    """Where the ends of edges stand: ``nodes`` and ``ends`` with the ids that the server gave them, in the same order."""
+
+    def __init__(
+        self, nodes: Mapping[str, GraphNode], ends: Ends, entity_ids: Sequence[str], memory_ids: Sequence[str]
+    ):
+        self._memories = {(node.tenant_id, node.memory_id): place for place, node in nodes.items()}
+        for (tenant_id, _, memory_id), place in zip(ends.memories, memory_ids, strict=True):
+            self._memories[tenant_id, memory_id] = place
+        self._entities = {tuple(entity): place for entity, place in zip(ends.entities, entity_ids, strict=True)}
+
+    def edges_row(self, place: str, node: GraphNode) -> Row | None:
+        """Return what is to be created for the node at ``place``: its edges and relations; ``None`` when it has none."""
+        if not node.edges and not node.relations:
+            return None
+        edges: list[list[Any]] = [
+            [self._end(node, edge), edge_type(edge.kind), edge.kind, float(edge.weight)] for edge in node.edges
         ]
-    return rows
-
-
-def relation_rows(nodes: Iterable[GraphNode], mark: str) -> list[Row]:
-    """Return the relations that memories state, each with its owner and the owner's version."""
-    return [
-        {
+        edges += [[self._entity(node, *entity), STATES, STATES, 1.0] for entity in stated_entities(node.relations)]
+        relations = [
+            [
+                self._entity(node, relation.subject_type, relation.subject_id),
+                self._entity(node, relation.object_type, relation.object_id),
+                edge_type(relation.predicate),
+                relation.predicate,
+                float(relation.weight),
+            ]
+            for relation in node.relations
+        ]
+        return {
+            "place": place,
             "tenant_id": node.tenant_id,
             "user_id": node.user_id,
-            "type": edge_type(relation.predicate),
-            "subject_type": relation.subject_type,
-            "subject_id": relation.subject_id,
-            "object_type": relation.object_type,
-            "object_id": relation.object_id,
-            "properties": {
-                "memory_id": node.memory_id,
-                "predicate": relation.predicate,
-                **_properties(node, relation.weight, mark),
-            },
+            "memory_id": node.memory_id,
+            "version": node.fingerprint.version,
+            "edges": edges,
+            "relations": relations,
         }
-        for node in nodes
-        for relation in node.relations
-    ]
+
+    def targets_of(self, node: GraphNode) -> set[str]:
+        """Return the places that the edges of ``node`` lead to."""
+        return {self._end(node, edge) for edge in node.edges} | {
+            self._entity(node, *entity) for entity in stated_entities(node.relations)
+        }
+
+    def _end(self, node: GraphNode, edge: Edge) -> str:
+        if edge.target_kind == MEMORY_TARGET:
+            return self._memories[node.tenant_id, edge.target_id]
+        return self._entity(node, *entity_of(edge.target_id))
+
+    def _entity(self, node: GraphNode, entity_type: str, entity_id: str) -> str:
+        return self._entities[node.tenant_id, node.user_id, entity_type, entity_id]
+
+
+def _entities(node: GraphNode) -> list[tuple[str, str]]:
+    named = [entity_of(edge.target_id) for edge in node.edges if edge.target_kind == ENTITY_TARGET]
+    return [*named, *stated_entities(node.relations)]
 
 
 class ReadNode(NamedTuple):
@@ -139,26 +184,6 @@ def _entry(memory_id: str, nodes: list[ReadNode], relations: list[ReadRelation])
     # A tombstone that has edges shows content after all.
     content = bool(digest) or not all(node.tombstone for node in nodes)
     return Entry((memory_id,), nodes[0].tenant_id or "", nodes[0].user_id or "", fingerprint, content)
-
-
-def _edge(node: GraphNode, kind: str, weight: float, mark: str) -> Row:
-    return {
-        "tenant_id": node.tenant_id,
-        "user_id": node.user_id,
-        "memory_id": node.memory_id,
-        "type": edge_type(kind),
-        "properties": {"kind": kind, **_properties(node, weight, mark)},
-    }
-
-
-def _properties(node: GraphNode, weight: float, mark: str) -> Row:
-    return {
-        "generation": mark,
-        "tenant_id": node.tenant_id,
-        "user_id": node.user_id,
-        "version": node.fingerprint.version,
-        "weight": float(weight),
-    }
 
 
 def _edge_line(edge: Sequence[Any]) -> Line:

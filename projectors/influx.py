@@ -46,6 +46,8 @@ class InfluxDoor:
 
     store: Store = "influx"
     guarded: bool = False
+    keeps_newer: bool = False
+    buffered: bool = False
 
     def __init__(self, settings: Settings) -> None:
         self._prefix = settings.topic_prefix
@@ -110,7 +112,7 @@ class InfluxDoor:
                         found[entry.key] = entry
         return found
 
-    async def write(self, generation: Generation, items: Sequence[InfluxPoint], *, forced: bool = False) -> None:
+    async def write(self, generation: Generation, items: Sequence[InfluxPoint], *, forced: bool = False) -> tuple[()]:
         """Write points over what is there.
 
         A delete, and a ``forced`` point before it is written, removes what has its event id or stands at its time.
@@ -126,6 +128,7 @@ class InfluxDoor:
                 self._writer.write(bucket=name, org=self._org, record=lines(kept), write_precision="ns")
 
         await self._call("writing points", write)
+        return ()
 
     def _remove(self, name: str, points: Sequence[InfluxPoint]) -> None:
         statements = ";".join(READ_EVENT.format(place) for place in range(len(points)))

@@ -42,6 +42,8 @@ class MilvusDoor:
 
     store: Store = "milvus"
     guarded: bool = True
+    keeps_newer: bool = False
+    buffered: bool = True
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -107,10 +109,10 @@ class MilvusDoor:
             found.update((entry.key, entry) for entry in (_entry(row, generation, deep) for row in rows))
         return found
 
-    async def write(self, generation: Generation, items: Sequence[MilvusRow], *, forced: bool = False) -> None:
+    async def write(self, generation: Generation, items: Sequence[MilvusRow], *, forced: bool = False) -> tuple[()]:
         """Write whole rows, one per memory; what is there is replaced (the guard has judged), ``forced`` or not."""
         if not items:
-            return
+            return ()
         name = self._name(generation)
         rows = [plain_row(row) for row in items]
         if forced:
@@ -120,6 +122,7 @@ class MilvusDoor:
                 "removing rows", lambda client: client.delete(name, ids=ids, timeout=self._timeout_seconds)
             )
         await self._call("writing rows", lambda client: client.upsert(name, rows, timeout=self._timeout_seconds))
+        return ()
 
     async def flush(self, generation: Generation) -> None:
         """Seal what was written; unflushed rows are searched slowly."""

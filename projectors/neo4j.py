@@ -13,14 +13,13 @@ from neo4j.exceptions import AuthError, ClientError, DriverError, Neo4jError, Tr
 from projectors.entries import Entry, Generation, Key, Store
 from projectors.graph_walk import Neighbour, ReadStep, Walk
 from projectors.graph_write import (
+    Places,
     ReadNode,
     ReadRelation,
     Row,
-    entity_edges,
+    ends_of,
     entries_of,
-    memory_edges,
     node_row,
-    relation_rows,
 )
 from projectors.names import graph_mark
 from projectors.projection import GraphNode
@@ -33,6 +32,9 @@ R = TypeVar("R")
 DROP_ROWS = 5_000
 HUB_DEGREE = 200
 FRONTIER = 200
+# Writes look nothing up but by unique keys and by places, so a plan made once is always right; planning anew as the graph
+# grows costs more than a small batch.
+PLANNED_ONCE = "CYPHER replan=skip "
 _REFUSED = ("Neo.ClientError.Statement.TypeError", "Neo.ClientError.Statement.ArgumentError", "TokenNameError")
 
 
@@ -41,6 +43,8 @@ class Neo4jDoor:
 
     store: Store = "neo4j"
     guarded: bool = True
+    keeps_newer: bool = True
+    buffered: bool = False
 
     def __init__(self, settings: Settings) -> None:
         self._prefix = settings.topic_prefix
@@ -83,19 +87,22 @@ class Neo4jDoor:
         relations = await self._values("reading relations", across_users("relations_of"), generation=mark, ids=ids)
         return {entry.key: entry for entry in _entries(nodes, relations)}
 
-    async def write(self, generation: Generation, items: Sequence[GraphNode], *, forced: bool = False) -> None:
+    async def write(
+        self, generation: Generation, items: Sequence[GraphNode], *, forced: bool = False
+    ) -> frozenset[Key]:
         """Write nodes and replace their edges as a set, in one transaction; without ``forced`` no version goes down.
 
-        A ``forced`` node also removes what stands under its memory's id for anybody else.
+        A ``forced`` node also removes what stands under its memory's id for anybody else. Return the keys that were kept as
+        they are: the store has the same or a newer version, or another user's memory.
         """
         if not items:
-            return
+            return frozenset()
         mark = graph_mark(self._prefix, generation)
 
-        async def write(transaction: neo4j.AsyncManagedTransaction) -> None:
-            await _write_nodes(transaction, mark, items, forced)
+        async def write(transaction: neo4j.AsyncManagedTransaction) -> frozenset[Key]:
+            return await _write_nodes(transaction, mark, items, forced)
 
-        await self._write("writing nodes", write)
+        return await self._write("writing nodes", write)
 
     async def flush(self, generation: Generation) -> None:
         """Do nothing: a committed transaction is as fast to read as it will ever be."""
@@ -251,31 +258,33 @@ async def _rows(transaction: neo4j.AsyncManagedTransaction, statement: str, **pa
 
 async def _write_nodes(
     transaction: neo4j.AsyncManagedTransaction, mark: str, items: Sequence[GraphNode], forced: bool
-) -> None:
-    rows = [node_row(position, node, mark) for position, node in enumerate(items)]
+) -> frozenset[Key]:
+    rows, ends = [node_row(node, mark) for node in items], ends_of(items)
 
-    async def run(name: str, **parameters: Any) -> list[Row]:
-        return await _rows(transaction, across_users(name), generation=mark, **parameters)
+    async def run(name: str, **parameters: Any) -> list[list[Any]]:
+        statement = PLANNED_ONCE + across_users(name)
+        return await (await transaction.run(statement, {"generation": mark, **parameters})).values()
 
-    applied = await run("write_nodes", rows=rows, forced=forced)
-    nodes = [items[row["position"]] for row in applied]
-    replaced = [rows[row["position"]] for row in applied if forced or row["before"] > 0]
-    touched: list[Row] = []
+    ((found, entity_ids, memory_ids),) = await run(
+        "write_nodes", rows=rows, entities=ends.entities, memories=ends.memories, forced=forced
+    )
+    nodes = {place: node for node, (place, *_) in zip(items, found, strict=True)}
+    places = Places(nodes, ends, entity_ids, memory_ids)
+    kept = {place: nodes[place] for place, applied, _, _ in found if not applied}
+    replaced = [place for place, applied, before, _ in found if applied and (forced or before > 0)]
+    # What was named by a node that stays as it is may have been made for nothing.
+    touched = {*kept, *(target for node in kept.values() for target in places.targets_of(node))}
     if forced:
-        await run("move_edges_of_copies", rows=replaced)
-        touched += await run("delete_copies", rows=replaced)
-        touched += await run("sweep_relations", ids=[row["memory_id"] for row in replaced])
-    elif related := [rows[row["position"]] for row in applied if row["before"] > 0 and row["relations"]]:
-        await run("delete_relations", rows=related)
+        await run("move_edges_of_copies", rows=rows)
+        touched.update(place for (place,) in await run("delete_copies", rows=rows))
+        touched.update(place for (place,) in await run("sweep_relations", ids=[row["memory_id"] for row in rows]))
+    elif related := [place for place, applied, before, relations in found if applied and before > 0 and relations]:
+        await run("delete_relations", places=related)
     if replaced:
-        touched += await run("delete_edges", rows=replaced)
-    if edges := entity_edges(nodes, mark):
-        await run("create_entity_edges", edges=edges)
-    if edges := memory_edges(nodes, mark):
-        await run("create_memory_edges", edges=edges)
-    if relations := relation_rows(nodes, mark):
-        await run("create_relations", relations=relations)
-    if entities := [row for row in touched if row["label"] == "Entity"]:
-        await run("delete_unused_entities", entities=entities)
-    if memories := [row for row in touched if row["label"] == "Memory"]:
-        await run("delete_unused_placeholders", memories=memories)
+        touched.update(place for (place,) in await run("delete_edges", places=replaced))
+    wanted = [places.edges_row(place, node) for place, node in nodes.items() if place not in kept]
+    if edges := [row for row in wanted if row is not None]:
+        await run("create_edges", rows=edges)
+    if touched:
+        await run("delete_unused", places=list(touched))
+    return frozenset((node.memory_id,) for node in kept.values())

@@ -243,12 +243,10 @@ def influx_point(event: WorkingEvent, payload: WorkingPayload | None) -> InfluxP
     An event of type ``orphaned`` gives a delete; its session and sequence may be empty. Raises ``Rejected`` for ids and
     sequences that cannot stand in a point.
     """
-    check_id("tenant_id", event.tenant_id)
-    check_id("user_id", event.user_id)
+    _check_owner(event.tenant_id, event.user_id)
     orphaned = event.event_type == ORPHANED
     if not orphaned:
-        check_id("session_id", event.session_id)
-        check_id("event_type", event.event_type)
+        _check_session(event.session_id, event.event_type)
         if not 0 < event.sequence < SEQUENCES:
             raise Rejected(f"a session holds sequences 1 to {SEQUENCES - 1}", code="bad_sequence")
     shown = payload or _EMPTY
@@ -271,8 +269,19 @@ def influx_point(event: WorkingEvent, payload: WorkingPayload | None) -> InfluxP
 
 def _check_scope(memory_id: str, tenant_id: str, user_id: str) -> None:
     check_id("memory_id", memory_id)
+    _check_owner(tenant_id, user_id)
+
+
+@lru_cache(maxsize=4096)
+def _check_owner(tenant_id: str, user_id: str) -> None:
     check_id("tenant_id", tenant_id)
     check_id("user_id", user_id)
+
+
+@lru_cache(maxsize=4096)
+def _check_session(session_id: str, event_type: str) -> None:
+    check_id("session_id", session_id)
+    check_id("event_type", event_type)
 
 
 def _name(field_name: str, text: str) -> str:

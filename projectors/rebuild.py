@@ -21,7 +21,8 @@ from streams.crash import CrashPoints
 from streams.kafka import committed_offsets, end_offsets
 from streams.postgres import Connection
 
-POLL_SECONDS = 0.5
+# Often enough to see the end soon, and seldom enough to take nothing from the worker.
+POLL_SECONDS, LAST_POLL_SECONDS = 0.5, 0.1
 STALL_SECONDS = 60.0
 # A worker looks at the table once a second; before its data goes, a dropped generation must have been let go of.
 LET_GO_SECONDS = 3.0
@@ -93,7 +94,7 @@ class Rebuild:
         group = group_name(self.settings.topic_prefix, building)
         last = await end_offsets(self.settings, topic)
         total = sum(last.values())
-        before, moved_at = -1, time.monotonic()
+        before, moved_at, pause_seconds = -1, time.monotonic(), LAST_POLL_SECONDS
         while True:
             committed = await committed_offsets(self.settings, group, [topic])
             reached = {partition.partition: offset for partition, offset in committed.items()}
@@ -103,13 +104,18 @@ class Rebuild:
             if left == 0:
                 return total
             if left != before:
-                before, moved_at = left, time.monotonic()
+                now = time.monotonic()
+                if before > left:
+                    # Half of the time that the rest will take at the rate seen last.
+                    seconds_left = left * (now - moved_at) / (before - left)
+                    pause_seconds = min(max(seconds_left / 2, LAST_POLL_SECONDS), POLL_SECONDS)
+                before, moved_at = left, now
             elif time.monotonic() - moved_at > STALL_SECONDS:
                 raise Retryable(
                     f"generation {building.number} of {building.store} made no progress for {STALL_SECONDS:.0f} seconds: "
                     f"is its worker running?"
                 )
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(pause_seconds)
 
     async def _finish_old(self) -> None:
         """Let draining generations drain, then drop them and what a killed run left of dropped ones."""

@@ -1,7 +1,7 @@
 """The process of one store: watches the table of generations and runs one projector for each that is not dropped.
 
-Called by ``engram worker milvus|neo4j|influx``. A generation that appears is projected from offset 0 within a second, one
-that is dropped is left alone within a second. Without any it makes the first one, live.
+Called by ``engram worker milvus|neo4j|influx``. A generation that appears is projected from offset 0 within half a second, one
+that is dropped is left alone as soon. Without any it makes the first one, live.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from streams.postgres import Connection, connect
 
 Item = TypeVar("Item")
 R = TypeVar("R")
-WATCH_SECONDS = 1.0
+WATCH_SECONDS = 0.4
 Report = Callable[[str, str], None]
 
 

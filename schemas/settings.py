@@ -92,7 +92,9 @@ class Settings(BaseSettings):
     relay_attempts: Count = 10
     relay_poll_seconds: Seconds = 0.5
     projector_batch_rows: Count = 500
+    projector_linger_ms: Annotated[int, Field(ge=0, le=5_000)] = 250
     milvus_flush_rows: Count = 5_000
+    rebuild_batch_rows: Count = 2_000
     rebuild_flush_rows: Count = 20_000
     drain_seconds: Annotated[float, Field(ge=0)] = 60.0
     reconcile_page_rows: Count = 16_000
@@ -101,6 +103,9 @@ class Settings(BaseSettings):
     # This process
     state_dir: Path = Path(".engram")
     heartbeat_file: Path | None = None
+    # /metrics, /healthz and /readyz; 0 serves nothing
+    metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 0
+    metrics_host: str = "127.0.0.1"
     crash_at: str = Field(default="", pattern=r"^([a-z0-9_]+:[1-9][0-9]*)?$")
     stop_seconds: Seconds = 10.0
 

@@ -1,8 +1,9 @@
 // Between two entities that the memory states; the pair is bound first, so a much-related entity is never walked through.
-UNWIND $rows AS row
-MATCH (m:Memory {generation: $generation, tenant_id: row.tenant_id, memory_id: row.memory_id})
+UNWIND $places AS place
+MATCH (m {generation: $generation})
+WHERE elementId(m) = place
 MATCH (m)-[:STATES]->(subject:Entity)
 MATCH (m)-[:STATES]->(object:Entity)
 MATCH (subject)-[r]->(object)
-WHERE r.memory_id = row.memory_id
+WHERE r.memory_id = m.memory_id
 DELETE r

@@ -5,6 +5,4 @@ WHERE subject.tenant_id IS NOT NULL AND subject.user_id IS NOT NULL AND subject.
 DELETE r
 WITH subject, object
 UNWIND [subject, object] AS target
-RETURN DISTINCT
-  'Entity' AS label, target.tenant_id AS tenant_id, target.user_id AS user_id,
-  null AS memory_id, target.type AS type, target.id AS id
+RETURN DISTINCT elementId(target) AS place

@@ -20,6 +20,8 @@ class FakeDoor(Generic[Item]):
     def __init__(self, store: Store) -> None:
         self.store: Store = store
         self.guarded = store != "influx"
+        self.keeps_newer = store == "neo4j"
+        self.buffered = store == "milvus"
         self.away = False
         self.refused: set[str] = set()
         self.flushes = 0
@@ -51,11 +53,12 @@ class FakeDoor(Generic[Item]):
         held = self._of(generation)
         return {key: _entry(held[key]) for key in keys if key in held}
 
-    async def write(self, generation: Generation, items: Sequence[Item], *, forced: bool = False) -> None:
+    async def write(self, generation: Generation, items: Sequence[Item], *, forced: bool = False) -> set[Key]:
         held = self._of(generation)
         if any(not isinstance(item, InfluxPoint) and item.memory_id in self.refused for item in items):
             raise Rejected("the fake store cannot hold this", code="bad_row")
         self.writes.append(len(items))
+        kept: set[Key] = set()
         for item in items:
             key = _key(item)
             if isinstance(item, InfluxPoint):
@@ -70,8 +73,10 @@ class FakeDoor(Generic[Item]):
                     not isinstance(known_item, InfluxPoint)
                     and known_item.fingerprint.version >= item.fingerprint.version
                 ):
+                    kept.add(key)
                     continue
             held[key] = item
+        return kept
 
     async def flush(self, generation: Generation) -> None:
         self._of(generation)

@@ -127,6 +127,25 @@ async def test_what_another_memory_needs_stays(graph: Graph) -> None:
     }  # fmt: skip
 
 
+async def test_what_is_kept_is_told_and_leaves_nothing_behind(graph: Graph) -> None:
+    await graph.write(rich(1, version=2))
+    await graph.change(
+        f"CREATE (:Memory {{generation: $g, tenant_id: 'other', memory_id: '{memory_id(8)}', version: 1}})"
+    )
+    late = update(1, edges=[belongs("order:late"), follows(77)])
+    taken = update(8, edges=[belongs("order:taken")])
+    nodes = [neo4j_node(one) for one in (late, rich(3), taken)]
+    assert await graph.door.write(GENERATION, nodes) == {(memory_id(1),), (memory_id(8),)}
+    found = await graph.entries()
+    assert found[memory_id(1)].fingerprint == expected(rich(1, version=2))
+    assert found[memory_id(3)].fingerprint == expected(rich(3))
+    assert found[memory_id(8)].tenant_id == "other"
+    names = await graph.change("MATCH (e:Entity {generation: $g}) RETURN e.type + ':' + e.id AS name")
+    assert not {row["name"] for row in names} & {"order:late", "order:taken"}
+    memories = await graph.change("MATCH (m:Memory {generation: $g}) RETURN m.memory_id AS id")
+    assert sorted(row["id"] for row in memories) == sorted(memory_id(number) for number in (1, 2, 3, 4, 8))
+
+
 async def test_no_version_goes_down_even_without_the_guard(graph: Graph) -> None:
     await graph.write(update(1, version=5, edges=[belongs("user:u1")]))
     before = await graph.entries()

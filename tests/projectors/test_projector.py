@@ -1,6 +1,7 @@
 """The loop on a real broker: nothing is lost, nothing stops it, and it waits for a store that is away."""
 
 import asyncio
+import time
 
 import pytest
 from fakes import FakeDoor
@@ -8,7 +9,8 @@ from projector_kit import Told, all_entries, projected, projecting, publish, unt
 from projector_samples import DIMENSION, REVISION, belongs, event, memory_id, update, vector
 
 from projectors.entries import Generation
-from projectors.projection import InfluxPoint, MilvusRow, milvus_row
+from projectors.projection import GraphNode, InfluxPoint, MilvusRow, milvus_row
+from schemas.errors import Retryable
 from schemas.memories import Repair
 from schemas.settings import Settings
 
@@ -211,7 +213,7 @@ async def test_unflushed_rows_are_flushed_when_there_is_time(topics: Settings, d
 
 async def test_a_building_generation_flushes_by_its_own_rule(topics: Settings, door: FakeDoor[MilvusRow]) -> None:
     building = Generation("milvus", 2, "building", REVISION, DIMENSION)
-    rules = topics.model_copy(update={"rebuild_flush_rows": 40, "projector_batch_rows": 20})
+    rules = topics.model_copy(update={"rebuild_flush_rows": 40, "rebuild_batch_rows": 20})
     await publish(topics, [update(number) for number in range(100)])
     async with projecting(rules, door, building, Told()):
         await projected(topics, building)
@@ -242,3 +244,58 @@ async def test_the_graph_follows_the_same_topic(topics: Settings) -> None:
     finally:
         await door.drop(generation)
         await door.close()
+
+
+async def test_a_store_that_compares_versions_itself_gives_the_same_verdicts(topics: Settings) -> None:
+    door, told = FakeDoor[GraphNode]("neo4j"), Told()
+    graph = Generation("neo4j", 1)
+    other = update(1, version=2, content="something else")
+    await publish(topics, [update(1, version=2), update(2, version=5)])
+    async with projecting(topics, door, graph, told) as projector:
+        await projected(topics, graph)
+        await publish(topics, [update(1, version=1), update(2, version=5), other, update(3), update(3, version=2)])
+        await projected(topics, graph)
+        assert projector.counts == {"apply": 4, "older": 1, "nothing": 1, "conflict": 1}
+        found = {entry.key[0]: entry.fingerprint.version for entry in await all_entries(door, graph)}
+    assert found == {memory_id(1): 2, memory_id(2): 5, memory_id(3): 2}
+    assert [conflict.stored_version for conflict in told.conflicts] == [2]
+
+
+async def test_a_trickle_is_gathered_and_a_lone_record_is_not_kept_waiting(
+    topics: Settings, door: FakeDoor[MilvusRow]
+) -> None:
+    slow = topics.model_copy(update={"projector_linger_ms": 1_500})
+    async with projecting(slow, door, GENERATION, Told()):
+        await publish(topics, [update(0)])
+
+        async def shown() -> bool:
+            return bool(door.writes)
+
+        await until(shown)
+        began = time.monotonic()
+        for number in range(1, 11):
+            await publish(topics, [update(number)])
+        spent = time.monotonic() - began
+        await projected(topics, GENERATION)
+        assert sum(door.writes) == 11
+        assert len(door.writes) <= 3 + spent // 1.5
+
+
+async def test_a_batch_read_ahead_of_a_failed_write_is_not_lost(topics: Settings) -> None:
+    class FailsOnce(FakeDoor[MilvusRow]):
+        failed = False
+
+        async def write(self, generation, items, *, forced=False):  # type: ignore[no-untyped-def]
+            await asyncio.sleep(0.3)
+            if not self.failed:
+                self.failed = True
+                raise Retryable("the write failed")
+            return await super().write(generation, items, forced=forced)
+
+    door = FailsOnce("milvus")
+    small = topics.model_copy(update={"projector_batch_rows": 20})
+    await publish(topics, [update(number) for number in range(100)])
+    async with projecting(small, door, GENERATION, Told()):
+        await projected(topics, GENERATION)
+    assert door.failed
+    assert sum(door.writes) == len(await all_entries(door, GENERATION)) == 100
