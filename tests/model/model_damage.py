@@ -1,0 +1,105 @@
+"""Damage done to stores and to the log on purpose: what no process does, and the reconciler must find."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from model_audit import Audit, audits
+from model_system import DIMENSION, System
+
+from projectors.entries import Key
+from projectors.projection import GraphNode, InfluxPoint, MilvusRow
+from reconcile.plan import LOG
+from schemas.ids import derived_id
+from schemas.memories import Edge
+from schemas.topics import UPDATED
+
+OTHER_HASH = "f" * 64
+
+
+def damage(system: System, kind: str, number: int) -> tuple[Audit, Key] | None:
+    """Do one kind of damage at one place; return what was damaged, or ``None`` where there is nothing to damage so."""
+    if kind == "lost_record":
+        return _lose_record(system, number)
+    places = [audit for audit in audits(system) if audit.name != LOG]
+    audit = places[number % len(places)]
+    assert audit.projecting is not None
+    generation = audit.projecting.generation
+    held = system.stores[generation.store].held(generation)
+    keys = sorted(key for key, item in held.items() if _suits(kind, item))
+    if not keys:
+        return None
+    key = keys[number % len(keys)]
+    if kind == "missing":
+        del held[key]
+        return audit, key
+    damaged = _damaged(kind, held[key], number)
+    held[_key(damaged)] = damaged
+    return audit, _key(damaged)
+
+
+def _key(item: MilvusRow | GraphNode | InfluxPoint) -> Key:
+    return item.key if isinstance(item, InfluxPoint) else (item.memory_id,)
+
+
+def _suits(kind: str, item: Any) -> bool:
+    match kind:
+        case "missing":
+            return True
+        case "orphan" | "other_hash":
+            return True
+        case "edge":
+            return isinstance(item, GraphNode) and not item.tombstone
+        case "vector":
+            return isinstance(item, MilvusRow) and not item.tombstone
+        case "shown":
+            return isinstance(item, GraphNode | MilvusRow) and item.tombstone
+    return not isinstance(item, InfluxPoint)
+
+
+def _damaged(kind: str, item: Any, number: int) -> Any:
+    if kind == "orphan":
+        unknown = derived_id("nobody", str(number))
+        if isinstance(item, InfluxPoint):
+            return dataclasses.replace(item, event_id=unknown, sequence=item.sequence + 500_000, time_ns=item.time_ns + 500_000)
+        return dataclasses.replace(item, memory_id=unknown, tombstone=False)
+    if isinstance(item, InfluxPoint):
+        return dataclasses.replace(item, content_hash=OTHER_HASH)
+    shown = item.fingerprint
+    match kind:
+        case "older":
+            return dataclasses.replace(item, fingerprint=shown._replace(version=shown.version - 1))
+        case "newer":
+            return dataclasses.replace(item, fingerprint=shown._replace(version=shown.version + 5))
+        case "other_hash":
+            return dataclasses.replace(item, fingerprint=shown._replace(content_hash=OTHER_HASH))
+        case "other_user":
+            return dataclasses.replace(item, user_id="mallory")
+        case "edge":
+            wrong = Edge(kind="CAUSES", target_kind="memory", target_id=derived_id("wrong", str(number)))
+            return dataclasses.replace(item, edges=item.edges[1:] if number % 2 and item.edges else (*item.edges, wrong))
+        case "vector":
+            wrong_vector = np.full(DIMENSION, 0.5, "<f4")
+            digest = "0" * 32
+            return dataclasses.replace(item, vector=wrong_vector, fingerprint=shown._replace(digest=digest))
+        case "shown":
+            return dataclasses.replace(item, tombstone=False, fingerprint=shown._replace(digest=_digest_of(item)))
+    raise AssertionError(f"there is no damage {kind}")
+
+
+def _digest_of(item: MilvusRow | GraphNode) -> str:
+    return "1" * 32 if isinstance(item, MilvusRow) else ""
+
+
+def _lose_record(system: System, number: int) -> tuple[Audit, Key] | None:
+    newest = system.log.newest(UPDATED.name)
+    if not newest:
+        return None
+    record = newest[sorted(newest)[number % len(newest)]]
+    for one in system.log.every(UPDATED.name):
+        if one.key == record.key:
+            system.log.lose(one)
+    assert record.key is not None
+    return Audit(LOG, 0), (record.key.decode(),)
+
+
