@@ -39,6 +39,7 @@ COMMANDS: Final = {
     "outbox": "infra.commands.outbox",
     "dead": "infra.commands.dead",
     "lag": "infra.commands.lag",
+    "conflicts": "infra.commands.conflicts",
     "rebuild": "infra.commands.rebuild",
     "reconcile": "infra.commands.reconcile",
 }

@@ -82,12 +82,16 @@ class GroupLag(Struct, frozen=True):
 
 
 class OutboxLag(Struct, frozen=True):
-    """How the outbox stands: rows to publish, age of the oldest, dead rows, users who wait for a late or dead row."""
+    """How the outbox stands: rows to publish, age of the oldest, dead rows, users who wait for a late or dead row.
+
+    ``oldest_row`` is the number of the oldest row that waits for nobody; ``None`` when there is none.
+    """
 
     waiting: int
     oldest_age_seconds: float
     dead: int
     held_back_users: int
+    oldest_row: int | None = None
 
 
 class Look(Struct, frozen=True):
@@ -146,7 +150,8 @@ async def outbox_lag(settings: Settings) -> OutboxLag:
             held = await (await postgres.execute(sql("outbox_held_users", SQL_FOLDER))).fetchone()
     finally:
         await postgres.close()
-    return OutboxLag(stands.waiting, float(row[1]) if row else 0.0, stands.dead, held[0] if held else 0)
+    number, age_seconds = row or (None, 0.0)
+    return OutboxLag(stands.waiting, age_seconds, stands.dead, held[0] if held else 0, number)
 
 
 async def _generations(settings: Settings) -> list[Generation]:

@@ -67,6 +67,7 @@ class LocalStack:
         self._programs: dict[str, Path | None] = {}
         self._sites: dict[str, Site] = {}
         self._workers: list[str] = []
+        self._metrics_ports: dict[str, int] = {}
         self._family = Family(self.state.root)
         self._policy = policy
         self._supervisor: Supervisor | None = None
@@ -121,10 +122,18 @@ class LocalStack:
         return variables
 
     def start_workers(self, specs: Iterable[ProcessSpec]) -> None:
-        """Start worker processes and keep them running; their environment gets that of the stack below it."""
-        for spec in specs:
+        """Start worker processes and keep them running; their environment gets that of the stack below it.
+
+        Each has a port of its own for its metrics and health.
+        """
+        chosen = list(specs)
+        with self._writing:
+            ports = self.state.ports([f"{spec.name}.metrics" for spec in chosen])
+        for spec in chosen:
             self._workers.append(spec.name)
-            self._require().start(replace(spec, environment={**self.environment(), **spec.environment}))
+            self._metrics_ports[spec.name] = port = ports[f"{spec.name}.metrics"]
+            given = {**self.environment(), "ENGRAM_METRICS_PORT": str(port)}
+            self._require().start(replace(spec, environment={**given, **spec.environment}))
 
     def wait_for_workers(self, timeout_seconds: float = 120.0) -> None:
         """Wait until every worker is ready; raises ``Broken`` with the state of one that is not."""
@@ -284,7 +293,9 @@ class LocalStack:
         processes = []
         for status in self.statuses():
             server, site = self._servers.get(status.name), self._sites.get(status.name)
-            port = site.ports[server.ports[0]] if server is not None and site is not None else None
+            port = self._metrics_ports.get(status.name)
+            if server is not None and site is not None:
+                port = site.ports[server.ports[0]]
             kind, version = ("server", server.version) if server is not None else ("worker", None)
             processes.append({**asdict(status), "kind": kind, "version": version, "port": port})
         content = {"pid": os.getpid(), "processes": processes}

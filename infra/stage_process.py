@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from infra.metrics import MeasuredStage
+from infra.watched import WatchedGroups
 from infra.worker_process import Here
 from schemas.errors import Broken
 from streams.attempts import Attempts
@@ -46,7 +48,9 @@ async def run_stage(here: Here, stage: Stage, *, log: Mapping[str, str] | None =
     with Attempts(settings.state_dir / "attempts", stage.name) as attempts:
         async with started(producer(settings)) as client:
             sender = KafkaSender(client, settings, here.heartbeat)
-            delivery = Delivery(stage, Surroundings(settings, here.codec, sender, attempts, here.heartbeat, here.crash))
+            around = Surroundings(settings, here.codec, sender, attempts, here.heartbeat, here.crash)
+            delivery = Delivery(MeasuredStage(stage, here.metrics), around)
+            _show_inputs(here, stage.name, delivery)
             app = faust_app(stage, delivery, settings)
             app.finalize()
             joined = on_assignment(app)
@@ -55,17 +59,26 @@ async def run_stage(here: Here, stage: Stage, *, log: Mapping[str, str] | None =
                 # Ready means that the next event is worked on at once. A group that is slow to settle is no failure.
                 await asyncio.wait_for(joined.wait(), settings.session_timeout_seconds)
             here.ready()
+            group, topic = group_of(stage.name, settings), stage.source.named(settings.topic_prefix)
             watchdog = watch(
                 settings,
-                group_of(stage.name, settings),
-                stage.source.named(settings.topic_prefix),
+                group,
+                topic,
                 lambda: assigned(app),
                 here.heartbeat,
                 patience_seconds=settings.max_poll_seconds / 2,
+                tell=WatchedGroups(here.metrics).teller(group, topic),
             )
             watched = [watch_log(settings, log)] if log else []
             await first_of(here.stop.wait(), watchdog, _crash_of(app), *watched)
             await app.stop()
+
+
+def _show_inputs(here: Here, stage: str, delivery: Delivery) -> None:
+    def counts() -> dict[tuple[str, ...], float]:
+        return {(stage, status): count for status, count in dict(delivery.counts).items()}
+
+    here.metrics.show("engram_inputs", "Inputs by what became of them.", ("stage", "status"), counts, counter=True)
 
 
 async def _crash_of(app: Any) -> None:

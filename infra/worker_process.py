@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from infra.metrics import Metrics, serving
 from schemas.codec import Codec
 from schemas.errors import EngramError, Retryable
 from schemas.registry import HttpRegistry
@@ -32,6 +33,7 @@ class Here:
     heartbeat: Heartbeat
     crash: CrashPoints
     codec: Codec
+    metrics: Metrics
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     was_ready: bool = False
 
@@ -47,15 +49,21 @@ Role = Callable[[Here], Awaitable[None]]
 def here_of(settings: Settings, role: str) -> Here:
     """Return the surroundings of a role; raises ``Misconfigured`` for an unknown crash point."""
     registry = HttpRegistry(settings.schema_registry_url) if settings.schema_registry_url else None
-    return Here(settings, Heartbeat(settings.heartbeat_file, role), crash_points(settings), Codec(registry))
+    heartbeat = Heartbeat(settings.heartbeat_file, role)
+    return Here(settings, heartbeat, crash_points(settings), Codec(registry), Metrics(heartbeat))
 
 
 async def run_role(here: Here, role: Role) -> int:
     """Run ``role`` until it ends or the process is asked to; return the exit code.
 
     Before it was ready, a dependency that is away is waited for with the heartbeat ``waiting``; later it ends the process,
-    and the supervisor starts it again.
+    and the supervisor starts it again. With ``ENGRAM_METRICS_PORT`` metrics and health are shown meanwhile.
     """
+    with serving(here.metrics, here.settings.metrics_host, here.settings.metrics_port):
+        return await _run_role(here, role)
+
+
+async def _run_role(here: Here, role: Role) -> int:
     log: Any = structlog.get_logger()
     _listen_to_signals(here, log)
     beat = asyncio.create_task(here.heartbeat.run())

@@ -85,7 +85,7 @@ async def watch(
             progress = Progress(patience_seconds=patience_seconds)
             continue
         try:
-            found = await _look(settings, group, topic, tuple(assigned()), progress)
+            found = await look(settings, group, topic, tuple(assigned()), progress)
         except EngramError:
             continue
         tell(found)
@@ -95,7 +95,8 @@ async def watch(
             )
 
 
-async def _look(settings: Settings, group: str, topic: str, numbers: tuple[int, ...], progress: Progress) -> Watched:
+async def look(settings: Settings, group: str, topic: str, numbers: tuple[int, ...], progress: Progress) -> Watched:
+    """Look once at partitions ``numbers``; raises ``Retryable`` when Kafka does not answer."""
     if not numbers:
         return Watched({}, {}, ())
     partitions = [TopicPartition(topic, number) for number in numbers]
