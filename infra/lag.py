@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from infra.conflicts import conflict_counts
 from infra.workers import worker_name
 from projectors.entries import STORES, Generation
 from projectors.generations import ROLE as PROJECTOR_ROLE
@@ -95,10 +96,13 @@ class OutboxLag(Struct, frozen=True):
 
 
 class Look(Struct, frozen=True):
-    """What is behind: records (for the relay: rows) still to process by worker name, and how the outbox stands, if known."""
+    """What is behind: records (for the relay: rows) still to process by worker name; how the outbox stands, if known; conflicts
+    that are not settled, by store.
+    """
 
     lags: dict[str, int]
     outbox: Standing | None = None
+    conflicts: dict[str, int] = {}
 
 
 async def look(settings: Settings) -> Look:
@@ -110,7 +114,10 @@ async def look(settings: Settings) -> Look:
         outbox = await standing(settings, HELD_BACK_AT_MOST)
     except EngramError:
         return Look(known)
-    return Look({**known, worker_name("relay"): outbox.waiting}, outbox)
+    conflicts: dict[str, int] = {}
+    with suppress(EngramError):
+        conflicts = dict(await conflict_counts(settings))
+    return Look({**known, worker_name("relay"): outbox.waiting}, outbox, conflicts)
 
 
 async def lags(settings: Settings) -> dict[str, int]:

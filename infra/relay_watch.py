@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from infra.lag import OutboxLag, outbox_lag
+from infra.last_run import read_last_run
 from infra.worker_process import Here
 from schemas.errors import Broken, EngramError
 
@@ -54,6 +55,7 @@ async def watch_relay(
     show("engram_outbox_dead_rows", "Rows that wait for an operator.", lambda look: look.dead)
     show("engram_outbox_held_users", "Users who wait for a late or dead row.", lambda look: look.held_back_users)
     here.metrics.show("engram_relay_published", "Rows published.", (), lambda: {(): published()}, counter=True)
+    _show_drift(here)
     standstill = Standstill(patience_seconds=patience_seconds)
     while True:
         await asyncio.sleep(every_seconds)
@@ -67,3 +69,17 @@ async def watch_relay(
             raise Broken(
                 f"row {last.oldest_row} of the outbox waits and nothing was published for {patience_seconds:.0f} s"
             )
+
+
+def _show_drift(here: Here) -> None:
+    """Show what the reconciler last found: the relay is where drift is mended from, and there is one whatever the stores are."""
+    folder = here.settings.state_dir
+
+    def drift() -> dict[tuple[str, ...], float]:
+        return {(s, kind): count for s, run in read_last_run(folder).items() for kind, count in run.drift.items()}
+
+    def times() -> dict[tuple[str, ...], float]:
+        return {(store,): run.at_ms / 1_000 for store, run in read_last_run(folder).items()}
+
+    here.metrics.show("engram_reconcile_drift", "Differences at the last comparison.", ("store", "kind"), drift)
+    here.metrics.show("engram_reconcile_timestamp_seconds", "When it was last compared.", ("store",), times)

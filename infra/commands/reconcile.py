@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Annotated
 
 import msgspec
@@ -19,7 +19,9 @@ from rich.console import Console
 from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from infra.conflicts import settle
 from infra.durations import seconds_of
+from infra.last_run import write_last_run
 from projectors.doors import open_door
 from projectors.entries import STORES, Store
 from reconcile.plan import LOG, Audited
@@ -67,8 +69,13 @@ def reconcile(
 
     def once() -> Report:
         shown = _Shown(visible=not as_json)
+        settings, began_at_ms = load_settings(), time.time_ns() // 1_000_000
         with shown.bar:
-            report = asyncio.run(_run(load_settings(), audited, options, generation, shown))
+            report = asyncio.run(_run(settings, audited, options, generation, shown))
+        if not tenant:
+            asyncio.run(settle(settings, report, began_at_ms))
+            with suppress(OSError):  # Only metrics miss it where the folder is closed.
+                write_last_run(settings.state_dir, report)
         if as_json:
             typer.echo(msgspec.json.encode(report).decode())
         else:

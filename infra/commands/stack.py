@@ -178,7 +178,7 @@ def _look_now(environment: Mapping[str, str]) -> "Look | None":
 
 
 def stack_report(state: StateDirectory, looking: Looking = lambda _: None) -> dict[str, Any]:
-    """Return what is known of a stack: ``running``, ``state_dir``, ``pid``, ``processes`` (servers first) and ``outbox``.
+    """Return what is known of a stack: ``running``, ``state_dir``, ``pid``, ``processes``, ``outbox``, ``conflicts``.
 
     ``looking(environment)`` gives the events that each process has still to read, and whom dead rows of the outbox hold back;
     what it does not know is ``None`` here.
@@ -187,6 +187,7 @@ def stack_report(state: StateDirectory, looking: Looking = lambda _: None) -> di
     processes: list[dict[str, Any]] = (state.snapshot() or {}).get("processes", []) if owner is not None else []
     look = looking(state.environment()) if owner is not None else None
     behind, outbox = (look.lags, look.outbox) if look is not None else ({}, None)
+    conflicts = look.conflicts if look is not None else {}
     keys = ("name", "kind", "version", "port", "state", "pid", "restarts", "detail")
     report: dict[str, Any] = {
         "running": owner is not None,
@@ -194,7 +195,10 @@ def stack_report(state: StateDirectory, looking: Looking = lambda _: None) -> di
         "pid": owner,
         "processes": [{**{key: entry[key] for key in keys}, "lag": behind.get(entry["name"])} for entry in processes],
         "outbox": None,
+        "conflicts": conflicts,
     }
+    for store, count in conflicts.items():
+        _add_detail(report, worker_name(store), f"conflicts: {count} (engram conflicts)")
     if outbox is not None:
         held_back = [{"tenant_id": tenant_id, "user_id": user_id} for tenant_id, user_id in outbox.held_back]
         report["outbox"] = {
@@ -204,10 +208,14 @@ def stack_report(state: StateDirectory, looking: Looking = lambda _: None) -> di
         }
         if outbox.dead:
             dead = f"dead rows: {outbox.dead}, users held back: {outbox.held_back_users} (engram outbox list)"
-            for entry in report["processes"]:
-                if entry["name"] == worker_name("relay"):
-                    entry["detail"] = f"{entry['detail']}; {dead}" if entry["detail"] else dead
+            _add_detail(report, worker_name("relay"), dead)
     return report
+
+
+def _add_detail(report: dict[str, Any], name: str, said: str) -> None:
+    for entry in report["processes"]:
+        if entry["name"] == name:
+            entry["detail"] = f"{entry['detail']}; {said}" if entry["detail"] else said
 
 
 def _show(report: dict[str, Any]) -> None:
