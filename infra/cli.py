@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "lag": "infra.commands.lag",
     "conflicts": "infra.commands.conflicts",
     "rebuild": "infra.commands.rebuild",
+    "rewind": "infra.commands.rewind",
     "reconcile": "infra.commands.reconcile",
 }
 
