@@ -39,9 +39,9 @@ async def live_generation(connection: Connection, store: Store) -> Generation:
     return _generation(store, rows[0])
 
 
-async def ensure_first(connection: Connection, store: Store, detail: Detail, now_ms: int) -> None:
-    """Create generation 1 as live where there is none; safe when several workers do it at once."""
-    await _execute(connection, "generation_first", name=store, now_ms=now_ms, detail=_json(detail))
+async def ensure_first(connection: Connection, store: Store, detail: Detail, now_ms: int, *, number: int = 1) -> None:
+    """Create generation ``number`` as live where there is none at all; safe when several workers do it at once."""
+    await _execute(connection, "generation_first", name=store, generation=number, now_ms=now_ms, detail=_json(detail))
 
 
 async def begin_building(connection: Connection, store: Store, detail: Detail, now_ms: int) -> Generation:

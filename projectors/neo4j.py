@@ -32,9 +32,9 @@ R = TypeVar("R")
 DROP_ROWS = 5_000
 HUB_DEGREE = 200
 FRONTIER = 200
-# Writes look nothing up but by unique keys and by places, so a plan made once is always right; planning anew as the graph
+# These look nothing up but by unique keys and by places, so a plan made once is always right; planning anew as the graph
 # grows costs more than a small batch.
-PLANNED_ONCE = "CYPHER replan=skip "
+PLANNED_ONCE = frozenset({"write_nodes", "create_edges", "delete_edges", "delete_unused"})
 _REFUSED = ("Neo.ClientError.Statement.TypeError", "Neo.ClientError.Statement.ArgumentError", "TokenNameError")
 
 
@@ -262,7 +262,7 @@ async def _write_nodes(
     rows, ends = [node_row(node, mark) for node in items], ends_of(items)
 
     async def run(name: str, **parameters: Any) -> list[list[Any]]:
-        statement = PLANNED_ONCE + across_users(name)
+        statement = ("CYPHER replan=skip " if name in PLANNED_ONCE else "") + across_users(name)
         return await (await transaction.run(statement, {"generation": mark, **parameters})).values()
 
     ((found, entity_ids, memory_ids),) = await run(
