@@ -6,9 +6,9 @@ Called by the producer, the stages, the relay, the projectors and the consumer h
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -58,6 +58,7 @@ __all__ = [
 _ENVELOPE_BYTES = 65_536
 _START_SECONDS = 20.0
 _COORDINATOR_SECONDS = 15.0
+Answer = TypeVar("Answer")
 
 
 class Connection(TypedDict):
@@ -267,13 +268,13 @@ async def end_offsets(settings: Settings, topic: str) -> dict[int, int]:
         return {partition.partition: offset for partition, offset in found.items()}
 
 
-async def _offsets_of_group(client: AIOKafkaAdminClient, group: str) -> Any:
-    """Ask until the group has a coordinator: a broker that just started makes the topic of offsets at the first question."""
+async def coordinated(ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Ask about groups until they have a coordinator: a broker that just started makes the topic of offsets when first asked."""
     loop = asyncio.get_running_loop()
     until = loop.time() + _COORDINATOR_SECONDS
     while True:
         try:
-            return await client.list_consumer_group_offsets(group)
+            return await ask()
         except (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError):
             if loop.time() > until:
                 raise
@@ -283,7 +284,7 @@ async def _offsets_of_group(client: AIOKafkaAdminClient, group: str) -> Any:
 async def committed_offsets(settings: Settings, group: str, topics: Iterable[str]) -> dict[TopicPartition, int]:
     """Return the next offset that ``group`` has committed per partition of ``topics``; partitions without one are left out."""
     async with admin(settings) as client, translated("reading committed offsets"):
-        found = await _offsets_of_group(client, group)
+        found = await coordinated(lambda: client.list_consumer_group_offsets(group))
         wanted = set(topics)
         return {tp: entry.offset for tp, entry in found.items() if tp.topic in wanted and entry.offset >= 0}
 

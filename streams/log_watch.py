@@ -17,6 +17,19 @@ EVERY_SECONDS = 5.0
 
 
 async def known_log(settings: Settings, role: str) -> dict[str, str]:
+    """Return what ``identities_here`` does, for a worker: raises ``Retryable`` too while Postgres is being made anew."""
+    connection = await connect(settings, role, autocommit=True)
+    try:
+        with translated():
+            refolding = await (await connection.execute(sql("refolding_seen"))).fetchone()
+    finally:
+        await connection.close()
+    if refolding is not None:
+        raise Retryable("Postgres is being made anew from the log: wait, or run `engram rebuild postgres` to its end")
+    return await identities_here(settings, role)
+
+
+async def identities_here(settings: Settings, role: str) -> dict[str, str]:
     """Return the ids of our topics, which are those that Postgres knows; a topic seen for the first time is stored.
 
     ``role`` is the database role to ask as. Raises ``Misconfigured`` when an id differs, and ``Retryable``.

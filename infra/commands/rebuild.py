@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from infra.refold import refold
 from projectors.door import Door
 from projectors.doors import open_door
 from projectors.entries import STORES, Generation, Store
@@ -29,16 +30,22 @@ EXIT_DIFFERENT = 1
 
 
 def rebuild(
-    store: Annotated[str, typer.Argument(help="milvus, neo4j, influx, or all of them side by side")],
+    store: Annotated[str, typer.Argument(help="milvus, neo4j, influx, all of them side by side, or postgres")],
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object per store, no progress bar")] = False,
 ) -> None:
     """Rebuild a store from the log beside the live one, compare it with Postgres, and switch if nothing differs.
 
     Recall goes on all the while. Ends with 1 when there are differences: nothing was switched then.
+
+    postgres folds memory.changes into an empty, migrated database, with the same ids, versions, hashes and history; the workers
+    must be stopped, and go on from there when they are started.
     """
+    if store == "postgres":
+        _rebuild_postgres(load_settings(), Console(stderr=as_json), as_json=as_json)
+        return
     stores = STORES if store == "all" else tuple(known for known in STORES if known == store)
     if not stores:
-        raise Misconfigured(f"there is no store {store}: use milvus, neo4j, influx or all")
+        raise Misconfigured(f"there is no store {store}: use milvus, neo4j, influx, all or postgres")
     console = Console(stderr=as_json)
     outcomes = asyncio.run(rebuild_stores(load_settings(), stores, console, visible=not as_json))
     for outcome in outcomes:
@@ -48,6 +55,27 @@ def rebuild(
             console.print(_sentence(outcome), highlight=False)
     if not all(outcome.switched for outcome in outcomes):
         raise typer.Exit(EXIT_DIFFERENT)
+
+
+def _rebuild_postgres(settings: Settings, console: Console, *, as_json: bool) -> None:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f} changes"),
+    )
+    with Progress(*columns, TimeRemainingColumn(), console=console, disable=as_json) as bar:
+        task = bar.add_task("postgres", total=1)
+        outcome = asyncio.run(refold(settings, lambda done, total: bar.update(task, completed=done, total=total)))
+        bar.update(task, total=max(outcome.changes, 1), completed=max(outcome.changes, 1))
+    if as_json:
+        typer.echo(msgspec.json.encode(outcome).decode())
+        return
+    generations = ", ".join(f"{store} generation {number}" for store, number in outcome.generations.items())
+    console.print(
+        f"postgres: {outcome.changes} changes of {outcome.proposals} proposals folded in {outcome.seconds:.1f} s. "
+        f"Start the workers: they fill {generations} from the log; then `engram reconcile` proves that everything agrees",
+        highlight=False,
+    )
 
 
 async def rebuild_stores(

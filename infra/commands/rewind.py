@@ -16,8 +16,8 @@ from reconcile.postgres import ROLE
 from schemas.errors import Rejected
 from schemas.settings import Settings, load_settings
 from streams.faust_stage import group_of
-from streams.kafka import TopicPartition, admin, committed_offsets, consumer, started, try_commit
-from streams.kafka import translated as translated_kafka
+from streams.kafka import TopicPartition, committed_offsets, consumer, started, try_commit
+from streams.kafka_groups import members
 from streams.postgres import connect, translated
 
 KEEPERS = ("remember", "working")
@@ -55,22 +55,27 @@ async def move_groups(settings: Settings, *, dry_run: bool) -> tuple[Moved, ...]
 
     Raises ``Rejected`` (``running``) while a member of the group runs, and ``Retryable``.
     """
-    if not dry_run:
-        await _check_stopped(settings, {group_of(role, settings): role for role in KEEPERS})
-    moved: list[Moved] = []
+    moves = []
     for role in KEEPERS:
         topic, group = STAGES[role].named(settings.topic_prefix), group_of(role, settings)
-        known = await _positions(settings, role)
         committed = await committed_offsets(settings, group, [topic])
-        wanted = {where: known.get(where.partition, 0) for where in committed}
-        wanted |= {TopicPartition(topic, number): offset for number, offset in known.items()}
-        changed = {where: offset for where, offset in wanted.items() if committed.get(where, 0) != offset}
-        if changed and not dry_run:
-            await _commit(settings, group, role, changed)
-        moved += [
-            Moved(role, where.partition, committed.get(where, 0), offset) for where, offset in sorted(changed.items())
-        ]
-    return tuple(moved)
+        known = await _positions(settings, role)
+        wanted = dict.fromkeys(committed, 0) | {
+            TopicPartition(topic, number): offset for number, offset in known.items()
+        }
+        moves.append((role, group, committed, wanted))
+    if not dry_run:
+        # A group whose members run takes no offsets from outside. All are asked before any is moved.
+        for role, group, committed, _ in moves:
+            await _commit(settings, group, role, committed)
+        for role, group, _, wanted in moves:
+            await _commit(settings, group, role, wanted)
+    return tuple(
+        Moved(role, where.partition, committed.get(where, 0), offset)
+        for role, _, committed, wanted in moves
+        for where, offset in sorted(wanted.items())
+        if committed.get(where, 0) != offset
+    )
 
 
 async def _positions(settings: Settings, role: str) -> dict[int, int]:
@@ -84,15 +89,9 @@ async def _positions(settings: Settings, role: str) -> dict[int, int]:
         await connection.close()
 
 
-async def _check_stopped(settings: Settings, groups: dict[str, str]) -> None:
-    async with admin(settings) as client, translated_kafka("asking who reads"):
-        for answer in await client.describe_consumer_groups(list(groups)):
-            for _, group, state, *_ in answer.groups:
-                if state not in ("Empty", "Dead"):
-                    raise Rejected(f"a worker of {groups[group]} still runs: stop the workers first", code="running")
-
-
 async def _commit(settings: Settings, group: str, role: str, offsets: dict[TopicPartition, int]) -> None:
+    if not offsets:
+        return
     async with started(consumer(settings, group=group)) as client:
         client.assign(list(offsets))
         if not await try_commit(client, offsets):

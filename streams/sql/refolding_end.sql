@@ -1,0 +1,2 @@
+-- Workers may go on.
+DELETE FROM refolding;
