@@ -13,7 +13,7 @@ from schemas.memories import Edge, Memory, PendingEntry, QuarantineEntry, Review
 from streams.decision_draft import Draft
 from streams.decision_facts import confirm, create, end_opposite, flag_group, specify, supersede
 from streams.decision_rules import ACTIONS, is_big_jump
-from streams.decision_state import LIVE, dedupe_key
+from streams.decision_state import LIVE, dedupe_key, first_memory_id
 from streams.decision_statement import Statement, cleaned_candidate, made_by, rank_of, relation_to, time_of
 
 _DAY_MS = 86_400_000
@@ -71,12 +71,32 @@ def _file(draft: Draft, statement: Statement) -> Memory | None:
     if draft.is_forgotten(statement.key, draft.proposal.received_at_ms):
         draft.refuse("forgotten")
         return None
+    made = _made_before(draft, statement)
+    if made is not None:
+        return made
     if candidate.outcome == "pending" or candidate.confidence < draft.policy.pending_confidence:
         return _file_uncertain(draft, statement)
     for entry in _same_entries(draft, statement):
         if entry.source_event_id != draft.proposal.event_id:
             draft.file(replace(entry, state="promoted"))
     return file_certain(draft, statement)
+
+
+def _made_before(draft: Draft, statement: Statement) -> Memory | None:
+    """Return what an earlier proposal of the same input made of this statement, or told it about the same thing.
+
+    An input is decided once: embedded again, it neither undoes what became of that since nor gives way to itself.
+    """
+    event_id, loaded = draft.proposal.event_id, draft.state.memories
+    if statement.candidate.negated:
+        return None
+    made = loaded.get(first_memory_id(draft.proposal, statement.key, statement.candidate.ordinal))
+    if made is not None:
+        return draft.memory(made.memory_id)
+    for known in draft.with_key(statement.key, *LIVE, "review", "historical"):
+        if event_id and known.memory_id in loaded and event_id in loaded[known.memory_id].source_event_ids:
+            return known
+    return None
 
 
 def file_certain(draft: Draft, statement: Statement) -> Memory | None:

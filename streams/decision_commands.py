@@ -232,7 +232,9 @@ def _roll_back(draft: Draft, memory: Memory, command: Command) -> None:
         superseded_at_ms=None if status in LIVE else memory.superseded_at_ms,
         **content,
     )
-    draft.set_vectors(memory.memory_id, command.vectors)
+    if (old.value, old.content) != (memory.value, memory.content):
+        # Where the text stays, its vectors stay; without a new version no store could be told that they went.
+        draft.set_vectors(memory.memory_id, command.vectors)
     if status in LIVE:
         retire(draft, rivals, rolled)
 

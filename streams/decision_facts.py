@@ -5,18 +5,16 @@ Called by both halves of ``decide``. Pure; which of these happens is decided by 
 
 from msgspec.structs import replace
 
-from schemas.ids import derived_id
 from schemas.memories import Memory
 from streams.decision_draft import Draft, entity_edges
 from streams.decision_rules import confirmed_confidence
-from streams.decision_state import LIVE, opposite_key
+from streams.decision_state import LIVE, first_memory_id, opposite_key
 from streams.decision_statement import Statement, rank_of, relation_to, time_of
 
 
 def create(draft: Draft, statement: Statement, status: str, *, until: Memory | None = None, **fields: object) -> Memory:
     """Make a new memory of a statement; ``until`` is the memory that ends a historical one's time."""
     candidate, envelope = statement.candidate, draft.proposal
-    first = f"{envelope.event_id or envelope.proposal_id}:{candidate.ordinal}"
     if status == "active" and candidate.tentative:
         status = "tentative"
     valid_to_ms = candidate.valid_to_ms
@@ -24,7 +22,7 @@ def create(draft: Draft, statement: Statement, status: str, *, until: Memory | N
         since = until.stated_at_ms if until.valid_from_ms is None else until.valid_from_ms
         valid_to_ms = max(since, statement.from_ms(envelope.stated_at_ms))
     memory = Memory(
-        memory_id=derived_id("memory", envelope.tenant_id, envelope.user_id, statement.key, first),
+        memory_id=first_memory_id(envelope, statement.key, candidate.ordinal),
         tenant_id=envelope.tenant_id,
         user_id=envelope.user_id,
         subject=candidate.subject,

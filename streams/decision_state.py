@@ -11,9 +11,9 @@ import msgspec
 
 from schemas.candidates import Candidate, Extraction
 from schemas.errors import Rejected
-from schemas.ids import is_memory_id
+from schemas.ids import derived_id, is_memory_id
 from schemas.memories import GONE, Memory, MemoryVectors, PendingEntry, QuarantineEntry, ReviewEntry
-from schemas.proposals import Command
+from schemas.proposals import Command, Proposal
 from streams.canonical import canonical_value
 from streams.changes import DecodedProposal
 from streams.content_hash import keyed_digest
@@ -96,6 +96,15 @@ def opposite_key(said: Candidate | Memory, user_id: str, policy: DecisionPolicy)
     return dedupe_key(said, user_id, policy, opposite) if opposite else ""
 
 
+def first_memory_id(envelope: Proposal, key: str, ordinal: int) -> str:
+    """Return the id of the memory that the candidate of this ordinal makes, if it makes one, under its dedupe key.
+
+    The input's event counts, not the proposal: embedded again, an input makes nothing twice.
+    """
+    first = f"{envelope.event_id or envelope.proposal_id}:{ordinal}"
+    return derived_id("memory", envelope.tenant_id, envelope.user_id, key, first)
+
+
 def key_with_value(memory: Memory, value: str, policy: DecisionPolicy) -> str:
     """Return the key under which ``memory`` stands once it says ``value``; another way to say the same keeps its key."""
     normalised = policy.vocabulary.normalised_value
@@ -109,7 +118,8 @@ def needs_of(proposal: DecodedProposal, policy: DecisionPolicy) -> Needs:
     envelope, body = proposal.envelope, proposal.body
     if isinstance(body, Extraction):
         chosen = body.candidates[: policy.facts_per_turn]
-        keys = dict.fromkeys(key for c in chosen for key in keys_of(c, envelope.user_id, policy))
+        own = [keys_of(c, envelope.user_id, policy) for c in chosen]
+        keys = dict.fromkeys(key for found in own for key in found)
         stated = envelope.stated_at_ms
         points = dict.fromkeys(
             (stated if c.valid_from_ms is None else c.valid_from_ms, envelope.occurred_at_ms, c.ordinal) for c in chosen
@@ -119,6 +129,12 @@ def needs_of(proposal: DecodedProposal, policy: DecisionPolicy) -> Needs:
             link_groups=tuple(dict.fromkeys(c.link_group for c in chosen if c.link_group)),
             # The id of the memory to come is not known yet; no other memory has this place.
             chain_points=tuple((*point, "00000000-0000-0000-0000-000000000000") for point in points),
+            # An earlier proposal of the same input may have made them; whatever became of them since, they are not made again.
+            memory_ids=tuple(
+                dict.fromkeys(
+                    first_memory_id(envelope, found[0], c.ordinal) for found, c in zip(own, chosen, strict=True)
+                )
+            ),
             vectors=any(c.vectors for c in chosen),
         )
     if isinstance(body, MemoryVectors):

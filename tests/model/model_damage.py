@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-from model_audit import Audit, audits
+from model_audit import audits, expected
 from model_system import DIMENSION, System
 
 from projectors.entries import Key
@@ -15,27 +15,35 @@ from schemas.memories import Edge
 from schemas.topics import UPDATED
 
 OTHER_HASH = "f" * 64
+Place = tuple[str, int, Key]
+"""What was damaged: store or log, generation, key."""
+Drifted = set[Place]
 
 
-def damage(system: System, kind: str, number: int) -> tuple[Audit, Key] | None:
-    """Do one kind of damage at one place; return what was damaged, or ``None`` where there is nothing to damage so."""
+def damage(system: System, kind: str, number: int, damaged: Drifted) -> Place | None:
+    """Do one kind of damage at a place that has none; return the place, or ``None`` where there is nothing to damage so."""
     if kind == "lost_record":
-        return _lose_record(system, number)
+        return _lose_record(system, number, damaged)
     places = [audit for audit in audits(system) if audit.name != LOG]
     audit = places[number % len(places)]
     assert audit.projecting is not None
     generation = audit.projecting.generation
     held = system.stores[generation.store].held(generation)
-    keys = sorted(key for key, item in held.items() if _suits(kind, item))
+    known = expected(system.pool.tables, audit)
+    keys = sorted(
+        key
+        for key, item in held.items()
+        if key in known and _suits(kind, item) and (audit.name, audit.generation, key) not in damaged
+    )
     if not keys:
         return None
     key = keys[number % len(keys)]
     if kind == "missing":
         del held[key]
-        return audit, key
-    damaged = _damaged(kind, held[key], number)
-    held[_key(damaged)] = damaged
-    return audit, _key(damaged)
+        return audit.name, audit.generation, key
+    wrong = _damaged(kind, held[key], number)
+    held[_key(wrong)] = wrong
+    return audit.name, audit.generation, _key(wrong)
 
 
 def _key(item: MilvusRow | GraphNode | InfluxPoint) -> Key:
@@ -61,7 +69,9 @@ def _damaged(kind: str, item: Any, number: int) -> Any:
     if kind == "orphan":
         unknown = derived_id("nobody", str(number))
         if isinstance(item, InfluxPoint):
-            return dataclasses.replace(item, event_id=unknown, sequence=item.sequence + 500_000, time_ns=item.time_ns + 500_000)
+            return dataclasses.replace(
+                item, event_id=unknown, sequence=item.sequence + 500_000, time_ns=item.time_ns + 500_000
+            )
         return dataclasses.replace(item, memory_id=unknown, tombstone=False)
     if isinstance(item, InfluxPoint):
         return dataclasses.replace(item, content_hash=OTHER_HASH)
@@ -77,7 +87,9 @@ def _damaged(kind: str, item: Any, number: int) -> Any:
             return dataclasses.replace(item, user_id="mallory")
         case "edge":
             wrong = Edge(kind="CAUSES", target_kind="memory", target_id=derived_id("wrong", str(number)))
-            return dataclasses.replace(item, edges=item.edges[1:] if number % 2 and item.edges else (*item.edges, wrong))
+            return dataclasses.replace(
+                item, edges=item.edges[1:] if number % 2 and item.edges else (*item.edges, wrong)
+            )
         case "vector":
             wrong_vector = np.full(DIMENSION, 0.5, "<f4")
             digest = "0" * 32
@@ -91,15 +103,14 @@ def _digest_of(item: MilvusRow | GraphNode) -> str:
     return "1" * 32 if isinstance(item, MilvusRow) else ""
 
 
-def _lose_record(system: System, number: int) -> tuple[Audit, Key] | None:
+def _lose_record(system: System, number: int, damaged: Drifted) -> Place | None:
     newest = system.log.newest(UPDATED.name)
-    if not newest:
+    known = {name[2].encode() for name in system.pool.tables.memories}
+    keys = sorted(key for key in newest if key in known and (LOG, 0, (key.decode(),)) not in damaged)
+    if not keys:
         return None
-    record = newest[sorted(newest)[number % len(newest)]]
-    for one in system.log.every(UPDATED.name):
-        if one.key == record.key:
-            system.log.lose(one)
-    assert record.key is not None
-    return Audit(LOG, 0), (record.key.decode(),)
-
-
+    key = keys[number % len(keys)]
+    for record in system.log.every(UPDATED.name):
+        if record.key == key:
+            system.log.lose(record)
+    return LOG, 0, (key.decode(),)

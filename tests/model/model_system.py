@@ -164,9 +164,7 @@ class System:
             # A process that will die at its n-th visit is one that has just begun.
             self._remember = self._new_remember(CrashAt(dies_at, visit) if dies_at != "before_ack" else None)
         batch = self.proposals.poll(limit, partitions)
-        inputs = [
-            Input(r.value, Origin(r.partition, r.offset), r.key) for records in batch.values() for r in records
-        ]
+        inputs = [Input(r.value, Origin(r.partition, r.offset), r.key) for records in batch.values() for r in records]
         outcomes: list[Outcome] = []
         try:
             outcomes = await self._remember.handle(inputs) if inputs else []
@@ -256,7 +254,6 @@ class System:
 
 def _key(envelope: Proposal) -> bytes:
     return routing_key(envelope.tenant_id, envelope.user_id)
-
 
 
 def mapping_of(store: Store, keys: KeysInMemory) -> Mapping[Any]:

@@ -73,9 +73,7 @@ class Builder:
     def __init__(self) -> None:
         self.records: list[tuple[bytes, bytes, list[tuple[str, bytes]]]] = []
 
-    def append(
-        self, *, timestamp: None, key: bytes, value: bytes, headers: list[tuple[str, bytes]]
-    ) -> int | None:
+    def append(self, *, timestamp: None, key: bytes, value: bytes, headers: list[tuple[str, bytes]]) -> int | None:
         if len(self.records) == _BATCH_RECORDS:
             return None
         self.records.append((key, value, headers))
