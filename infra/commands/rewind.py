@@ -17,7 +17,6 @@ from schemas.errors import Rejected
 from schemas.settings import Settings, load_settings
 from streams.faust_stage import group_of
 from streams.kafka import TopicPartition, committed_offsets, consumer, started, try_commit
-from streams.kafka_groups import members
 from streams.postgres import connect, translated
 
 KEEPERS = ("remember", "working")
