@@ -66,6 +66,13 @@ def _suits(kind: str, item: Any) -> bool:
 
 
 def _damaged(kind: str, item: Any, number: int) -> Any:
+    if kind in ("edge", "vector", "shown"):
+        return _with_other_content(kind, item, number)
+    return _with_other_name(kind, item, number)
+
+
+def _with_other_name(kind: str, item: Any, number: int) -> Any:
+    """Return ``item`` as if it were of another version, of another user, or of nobody."""
     if kind == "orphan":
         unknown = derived_id("nobody", str(number))
         if isinstance(item, InfluxPoint):
@@ -75,16 +82,17 @@ def _damaged(kind: str, item: Any, number: int) -> Any:
         return dataclasses.replace(item, memory_id=unknown, tombstone=False)
     if isinstance(item, InfluxPoint):
         return dataclasses.replace(item, content_hash=OTHER_HASH)
+    if kind == "other_user":
+        return dataclasses.replace(item, user_id="mallory")
+    shown = item.fingerprint
+    others = {"older": {"version": shown.version - 1}, "newer": {"version": shown.version + 5}}
+    wrong = shown._replace(**others.get(kind, {"content_hash": OTHER_HASH}))
+    return dataclasses.replace(item, fingerprint=wrong)
+
+
+def _with_other_content(kind: str, item: Any, number: int) -> Any:
     shown = item.fingerprint
     match kind:
-        case "older":
-            return dataclasses.replace(item, fingerprint=shown._replace(version=shown.version - 1))
-        case "newer":
-            return dataclasses.replace(item, fingerprint=shown._replace(version=shown.version + 5))
-        case "other_hash":
-            return dataclasses.replace(item, fingerprint=shown._replace(content_hash=OTHER_HASH))
-        case "other_user":
-            return dataclasses.replace(item, user_id="mallory")
         case "edge":
             wrong = Edge(kind="CAUSES", target_kind="memory", target_id=derived_id("wrong", str(number)))
             return dataclasses.replace(

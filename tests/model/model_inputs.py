@@ -68,13 +68,14 @@ users = st.sampled_from(USERS)
 numbers = st.integers(0, 1_000)
 few = st.integers(1, 6)
 
+FAULTS = ("", "", "", "away", "too_late", "half_written", "after_write", "before_commit", "moved_away")
 moves = st.one_of(
     st.tuples(st.just("pass_on"), st.booleans(), few, st.just(0)),
     st.tuples(st.just("remember"), st.sampled_from(("", "", "in_transaction", "after_commit", "before_ack")), few, few),
     st.tuples(st.just("relay"), st.sampled_from(("", "", "after_relay_send", "before_outbox_done")), few, numbers),
     st.tuples(
         st.just("project"),
-        st.sampled_from(("", "", "", "away", "too_late", "half_written", "after_write", "before_commit", "moved_away")),
+        st.sampled_from(FAULTS),
         few,
         numbers,
     ),

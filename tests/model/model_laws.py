@@ -192,7 +192,7 @@ def _store_holds_what_follows(system: System, audit: Audit, one: Projecting, dri
             items = [neo4j_node(_update(system, name)) for name in tables.memories]
         case _:
             items = _points(system)
-    wanted = {getattr(item, "key", None) or (item.memory_id,): _plain(item) for item in items}
+    wanted = {item.key if isinstance(item, InfluxPoint) else (item.memory_id,): _plain(item) for item in items}
     assert wanted.keys() == expected(tables, audit).keys()
     held = system.stores[generation.store].held(generation)
     for key, item in wanted.items():
@@ -203,7 +203,7 @@ def _store_holds_what_follows(system: System, audit: Audit, one: Projecting, dri
         if isinstance(held[key], InfluxPoint) and not shown["masked_input"]:
             # A point that was projected after its key was destroyed has no text; one projected before keeps it.
             assert _key_of_point_is_destroyed(system, held[key]), f"influx lost the text of {key}"
-            item = {**item, "masked_input": "", "fields": "{}"}
+            shown |= {name: item[name] for name in ("masked_input", "fields")}
         assert shown == item, f"{generation.store} shows {key} as it is not"
     assert not one.dead, "something could not be projected"
     for conflict in one.conflicts:

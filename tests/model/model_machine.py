@@ -5,23 +5,32 @@ from typing import Any
 
 import msgspec
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from model_audit import audits, compared, enqueue
 from model_damage import Drifted, damage
 from model_fold import Oracle
-from model_inputs import DAMAGES, KINDS, REFUSAL, facts, moves, numbers, users
+from model_inputs import DAMAGES, FAULTS, KINDS, REFUSAL, facts, few, moves, numbers, users
 from model_laws import check
 from model_system import EVERYTHING, PARTITIONS, System, User
-from truth_world import DecodedProposal, asked, said
+from truth_world import asked, said
 
 from projectors.entries import STORES
 from schemas.candidates import Candidate
 from schemas.ids import derived_id
 from schemas.memories import Memory, PendingEntry, ReviewEntry
 from schemas.topics import UPDATED
+from streams.changes import DecodedProposal
 
 Move = tuple[str, Any, int, int]
 stores = st.sampled_from(STORES)
+
+
+def _has_turns(machine: "Machine") -> bool:
+    return bool(machine.turns)
+
+
+later = precondition(_has_turns)
+"""Before anybody said anything there is little to do, to break or to find."""
 
 
 class Machine(RuleBasedStateMachine):
@@ -50,17 +59,18 @@ class Machine(RuleBasedStateMachine):
         for told in turns:
             self.somebody_says(user=user, told=told, late=0, refused=False)
 
+    @later
     @rule(pick=numbers, same_revision=st.booleans())
     def a_turn_comes_twice(self, pick: int, same_revision: bool) -> None:
         """The gateway sends a turn again; a newer embedder makes another proposal of it."""
-        if self.turns:
-            first = self.turns[pick % len(self.turns)]
-            envelope = first.envelope
-            if not same_revision:
-                again = derived_id("again", envelope.proposal_id)
-                envelope = msgspec.structs.replace(envelope, proposal_id=again)
-            self.system.say(DecodedProposal(envelope, first.body))
+        first = self.turns[pick % len(self.turns)]
+        envelope = first.envelope
+        if not same_revision:
+            again = derived_id("again", envelope.proposal_id)
+            envelope = msgspec.structs.replace(envelope, proposal_id=again)
+        self.system.say(DecodedProposal(envelope, first.body))
 
+    @later
     @rule(user=users, kind=st.sampled_from(KINDS), pick=numbers, twice=st.booleans(), expects=st.booleans())
     def somebody_asks(self, user: User, kind: str, pick: int, twice: bool, expects: bool) -> None:
         """A command goes straight to the proposals and overtakes what is still on its way."""
@@ -71,6 +81,7 @@ class Machine(RuleBasedStateMachine):
         )
         self._propose(user, proposal, 1 + twice)
 
+    @later
     @rule(user=users, ago=st.integers(0, 5))
     def a_whole_user_is_forgotten(self, user: User, ago: int) -> None:
         number = self._next()
@@ -86,6 +97,7 @@ class Machine(RuleBasedStateMachine):
         self._next()
         self.system.happen(user, "s1", text)
 
+    @later
     @rule(user=users, pick=numbers, whole=st.sampled_from((False, False, False, True)))
     def keys_are_destroyed(self, user: User, pick: int, whole: bool) -> None:
         known = self.system.keys.known(*user)
@@ -95,6 +107,7 @@ class Machine(RuleBasedStateMachine):
 
     # What processes do, and how they fail
 
+    @later
     @rule(steps=st.lists(moves, min_size=1, max_size=10))
     def processes_work(self, steps: list[Move]) -> None:
         for name, fault, limit, pick in steps:
@@ -131,28 +144,39 @@ class Machine(RuleBasedStateMachine):
             meanwhile=meanwhile if pick % 2 else None,
         )
 
+    @later
     @rule(published=st.booleans())
     def the_write_path_works(self, published: bool) -> None:
         """Everything said so far is remembered, and perhaps published; the stores lag behind."""
-        self.system.run(self._write_path(published))
+        self.system.run(self._write_path(published=published))
 
-    async def _write_path(self, published: bool) -> None:
+    async def _write_path(self, *, published: bool) -> None:
         self.system.pass_on(EVERYTHING)
         await self.system.remember(EVERYTHING)
         if published:
             await self.system.relay(EVERYTHING)
 
+    @later
+    @rule(faults=st.lists(st.tuples(st.sampled_from(FAULTS), few, numbers), min_size=1, max_size=8))
+    def projectors_fail_while_much_is_to_do(self, faults: list[tuple[str, int, int]]) -> None:
+        self.system.run(self._write_path(published=True))
+        for fault, limit, pick in faults:
+            self.system.run(self._step("project", fault, limit, pick))
+
+    @later
     @rule()
     def the_log_is_compacted(self) -> None:
         self.system.log.compact(UPDATED.name)
 
     # Generations
 
+    @later
     @rule(store=stores)
     def a_rebuild_begins(self, store: Any) -> None:
         if len(self.system.standing(store)) < 3:
             self.system.run(self.system.begin(store, "building"))
 
+    @later
     @rule(store=stores)
     def a_rebuild_ends(self, store: Any) -> None:
         self.system.run(self._switch(store))
@@ -171,6 +195,7 @@ class Machine(RuleBasedStateMachine):
             one.become("live")
             return
 
+    @later
     @rule(store=stores)
     def what_drained_is_dropped(self, store: Any) -> None:
         for one in self.system.standing(store):
@@ -180,12 +205,14 @@ class Machine(RuleBasedStateMachine):
 
     # Damage and repair
 
+    @later
     @rule(kind=st.sampled_from(DAMAGES[:-1]), pick=numbers)
     def something_is_damaged_at_work(self, kind: str, pick: int) -> None:
         found = damage(self.system, kind, pick, self.drifted)
         if found is not None:
             self.drifted.add(found)
 
+    @later
     @rule(kinds=st.lists(st.tuples(st.sampled_from(DAMAGES), numbers), min_size=1, max_size=4))
     def damage_is_found_exactly_and_repairs_begin(self, kinds: list[tuple[str, int]]) -> None:
         self.system.run(self._find(kinds))
@@ -204,6 +231,7 @@ class Machine(RuleBasedStateMachine):
             enqueue(self.system, audit, differences)
         assert reported == done, f"damaged {sorted(done)}, found {sorted(reported)}"
 
+    @later
     @rule()
     def everything_comes_to_rest(self) -> None:
         self.system.run(self._settle())

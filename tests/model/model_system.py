@@ -153,8 +153,9 @@ class System:
     # Remember
 
     def _new_remember(self, crash: CrashPoints | None = None) -> Remember:
-        edges: Any = (self.pool, self.keys)
-        return Remember(SETTINGS, *edges, CODEC, POLICY, topic_identity="cluster-1", crash=crash)
+        pool: Any = self.pool
+        keys: Any = self.keys
+        return Remember(SETTINGS, pool, keys, CODEC, POLICY, topic_identity="cluster-1", crash=crash)
 
     async def remember(
         self, limit: int, partitions: Sequence[int] | None = None, *, dies_at: str = "", visit: int = 1
@@ -168,9 +169,9 @@ class System:
         outcomes: list[Outcome] = []
         try:
             outcomes = await self._remember.handle(inputs) if inputs else []
-            if dies_at == "before_ack":
-                raise SimulatedCrash(dies_at)
         except SimulatedCrash:
+            dies_at = "before_ack"
+        if dies_at == "before_ack":
             self._remember = self._new_remember()
             self.proposals.crash()
         else:
@@ -198,7 +199,7 @@ class System:
         producer: Any = ProducerInMemory(self.log, landing if dies_at else None)
         relay = Relay(SETTINGS, CODEC, crash=CrashAt(dies_at, visit) if dies_at else None)
         try:
-            batch = await relay._prepared(outbox, await outbox.claim())
+            batch: Any = await relay._prepared(outbox, await outbox.claim())
             while batches > 0 and batch is not None and batch.rows:
                 batch = await relay._batch(outbox, producer, batch)
                 batches -= 1
@@ -237,10 +238,11 @@ class System:
         self.pass_on(EVERYTHING)
         while not self.proposals.caught_up:
             await self.remember(EVERYTHING)
+        await self.publish()
         for store in STORES:
             for one in self.standing(store):
+                # By now another owner has written everything; what the one before held in its hands comes last.
                 await one.wake()
-        await self.publish()
 
     async def publish(self) -> None:
         """Let the outbox be published and every projector catch up, whatever is committed meanwhile elsewhere."""

@@ -18,8 +18,6 @@ from schemas.errors import Rejected, Retryable
 from schemas.settings import Settings
 from streams.crash import CrashPoints
 
-FAULTS = ("", "away", "too_late", "half_written", "after_write", "before_commit", "moved_away")
-
 
 class StoreInMemory(FakeDoor[Any]):
     """``half`` makes the next write end after that many items, with the process."""
@@ -78,7 +76,7 @@ class Projecting:
         return Projector(self._settings, self._door, self._mapping, self.generation, around)
 
     async def step(self, limit: int, fault: str = "", visit: int = 1) -> None:
-        """Poll, write, commit; ``fault`` is one of ``FAULTS``."""
+        """Poll, write, commit; ``fault`` names how that fails, if it does."""
         batch = self.group.poll(limit)
         if not batch:
             return

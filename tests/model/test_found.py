@@ -7,9 +7,10 @@ import pytest
 from model_fold import Oracle
 from model_laws import check
 from model_system import REVISION, System
-from truth_world import DecodedProposal, asked, candidate, said, vector
+from truth_world import asked, candidate, said, vector
 
 from schemas.ids import derived_id
+from streams.changes import DecodedProposal
 
 
 @pytest.fixture
