@@ -166,5 +166,5 @@ async def test_a_key_store_older_than_the_log_loses_what_was_said_since_and_says
     async with running_stores(topics, 24) as running:
         _, after = await restored(running, tmp_path, newer_keys=False)
         assert [row[3] for row in sorted(after, key=lambda row: str(row[3]))] == ["city: Leeds", "name: 小明"]
-        said = "SELECT proposal_id, outcome FROM command_outcomes WHERE reason LIKE 'unknown_key%' ORDER BY 1"
+        said = "SELECT proposal_id, outcome FROM command_outcomes WHERE starts_with(reason, 'unknown_key: ') ORDER BY 1"
         assert rows(running.settings, said) == [("proposal-2", "rejected"), ("proposal-3", "rejected")]
