@@ -11,7 +11,8 @@ import numpy as np
 from msgspec import Raw
 from msgspec.structs import asdict
 
-from schemas.memories import Memory, MemoryVectors, PendingEntry, QuarantineEntry, ReviewEntry
+from schemas.candidates import Relation
+from schemas.memories import GONE, Memory, MemoryVectors, PendingEntry, QuarantineEntry, ReviewEntry
 from schemas.proposals import Proposal
 from streams.changes import BeforeMark, Change, CommandOutcome
 from streams.content_hash import vector_digest
@@ -116,7 +117,7 @@ def _add_memory(rows: _Rows, envelope: Proposal, one: Published, known: Memory |
     change = one.change
     memory = evolve_memory(known, change)
     plain = asdict(memory)
-    edges, relations = plain.pop("edges"), memory.relations
+    edges = plain.pop("edges")
     rows.memories.append({**plain, "value": Raw(memory.value.encode()), "key_id": one.key_id or None})
     rows.history.append(
         {
@@ -139,9 +140,13 @@ def _add_memory(rows: _Rows, envelope: Proposal, one: Published, known: Memory |
     if known is None or known.edges != memory.edges:
         rows.edges_of.append(memory.memory_id)
         rows.edges += [{"memory_id": memory.memory_id, **asdict(edge)} for edge in edges]
-    live = memory.status in LIVE
-    if known is None or known.relations != relations or (known.status in LIVE) != live:
+    live, stated = memory.status in LIVE, _stated(memory)
+    if known is None or _stated(known) != stated or (known.status in LIVE) != live:
         rows.prune = rows.prune or bool(known and known.relations)
         rows.relations_of.append(memory.memory_id)
-        if memory.status not in ("deleted", "erased"):
-            rows.relations += [{"memory_id": memory.memory_id, **asdict(r), "live": live} for r in relations]
+        rows.relations += [{"memory_id": memory.memory_id, **asdict(r), "live": live} for r in stated]
+
+
+def _stated(memory: Memory) -> tuple[Relation, ...]:
+    """Return the relations that a memory states: one that is deleted or erased states none, whatever it was before."""
+    return () if memory.status in GONE else memory.relations

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 from model_fold import Oracle
+from model_inputs import relation
 from model_laws import check
 from model_system import REVISION, System
 from truth_world import asked, candidate, said, vector
@@ -62,3 +63,14 @@ def test_a_turn_that_is_embedded_again_does_not_give_way_to_itself(system: Syste
     settled(system)
     memories = [system.pool.tables.memory(name) for name in system.pool.tables.memories]
     assert [memory.value for memory in memories if memory.status == "active"] == ['"深圳"']
+
+
+def test_a_superseded_memory_that_is_forgotten_states_no_relation_any_more(system: System) -> None:
+    system.say(said(1, candidate("city", '"深圳"', relations=(relation('"深圳"'),))))
+    system.run(system.drain())
+    ((_, _, name),) = system.pool.tables.memories
+    system.say(said(2, candidate("city", '"Berlin"')))
+    system.run(system.drain())
+    system.propose(asked(3, "forget", name))
+    settled(system)
+    assert not system.pool.tables.relations
