@@ -1,8 +1,8 @@
-"""The key store in memory: the four questions that ``KeyStore`` answers, without a database and without chance."""
+"""The key store in memory: what ``KeyStore`` answers, without a database and without chance."""
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from schemas.errors import Rejected
 from schemas.ids import check_id
@@ -17,6 +17,9 @@ class KeysInMemory:
 
     async def mint(self, tenant_id: str, user_id: str, count: int) -> tuple[DataKey, ...]:
         return tuple(self.minted(tenant_id, user_id) for _ in range(count))
+
+    async def mint_for(self, counts: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], tuple[DataKey, ...]]:
+        return {user: await self.mint(*user, count) for user, count in counts.items() if count > 0}
 
     def minted(self, tenant_id: str, user_id: str) -> DataKey:
         """Make one key, always the same as the n-th."""

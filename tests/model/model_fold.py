@@ -39,7 +39,7 @@ class Oracle:
             while (partition, offset) in system.proposed:
                 proposal = system.proposed[partition, offset]
                 offset += 1
-                if proposal is not None and proposal.envelope.proposal_id not in system.rejected:
+                if proposal is not None and not _was_rejected(system, proposal):
                     self._decide(proposal)
             self._next[partition] = offset
 
@@ -51,6 +51,12 @@ class Oracle:
         self._seen.add((user, envelope.proposal_id))
         self.worlds.setdefault(user, World()).apply(proposal)
         self.decided.setdefault(user, []).append(proposal)
+
+
+def _was_rejected(system: System, proposal: DecodedProposal) -> bool:
+    envelope = proposal.envelope
+    outcome = system.pool.tables.outcomes[envelope.tenant_id, envelope.user_id, envelope.proposal_id]
+    return outcome.outcome == "rejected"
 
 
 @dataclass

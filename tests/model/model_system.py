@@ -61,7 +61,6 @@ class System:
         self.proposals = Group(self.log, PROPOSALS.name)
         self.said: dict[tuple[int, int], DecodedProposal] = {}
         self.proposed: dict[tuple[int, int], DecodedProposal | None] = {}
-        self.rejected: set[str] = set()
         self.texts: dict[str, str] = {}
         self._remember = self._new_remember()
         for store in STORES:
@@ -176,9 +175,6 @@ class System:
             self.proposals.crash()
         else:
             self.proposals.commit()
-        for outcome in outcomes:
-            if outcome.status == "rejected" and outcome.envelope is not None:
-                self.rejected.add(outcome.envelope.proposal_id)
         return outcomes
 
     # The relay
