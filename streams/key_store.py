@@ -4,18 +4,18 @@ An authority of its own, in its own database: never rebuilt from the log. Called
 stage and the relay's readers. Destroying a key is how content leaves the log; caches live ``key_cache_seconds`` at most.
 """
 
+import re
 import secrets
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from schemas.errors import Misconfigured, Rejected, Retryable
 from schemas.ids import check_id
-from schemas.sealing import KEY_BYTES, NONCE_BYTES, DataKey, KeyName, derive_key
-from schemas.sealing import opened_key as opened
+from schemas.sealing import KEY_BYTES, NONCE_BYTES, DataKey, KeyName, derive_key, opened_key
 from schemas.settings import Settings
 from streams.expiring import Expiring
 from streams.postgres import Connection, Pool, borrowed, pool, scoped, sql, translated
@@ -23,7 +23,9 @@ from streams.postgres import Connection, Pool, borrowed, pool, scoped, sql, tran
 ROLE = "engram_keys"
 _CACHED_KEYS = 10_000
 _TRIES = 3
+_PLAIN = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 Answer = TypeVar("Answer")
+UserName: TypeAlias = tuple[str, str]
 
 
 class UserKey(NamedTuple):
@@ -61,20 +63,38 @@ class KeyStore:
 
     async def mint(self, tenant_id: str, user_id: str, count: int) -> tuple[DataKey, ...]:
         """Return ``count`` new data keys of a user, stored before they are returned; one write for all of them."""
-        if count < 1:
-            return ()
-        return await self._on_connection(lambda connection: self._mint(connection, tenant_id, user_id, count))
+        return (await self.mint_for({(tenant_id, user_id): count})).get((tenant_id, user_id), ())
 
-    async def _mint(self, connection: Connection, tenant_id: str, user_id: str, count: int) -> tuple[DataKey, ...]:
-        made = tuple(DataKey(str(uuid.uuid4()), secrets.token_bytes(KEY_BYTES)) for _ in range(count))
+    async def mint_for(self, counts: Mapping[UserName, int]) -> dict[UserName, tuple[DataKey, ...]]:
+        """Return so many new data keys of each user (tenant, user), stored before they are returned; one write for all.
+
+        Raises ``Retryable``, and ``Rejected`` (``bad_id``) for a name that is none.
+        """
+        wanted = {user: count for user, count in counts.items() if count > 0}
+        if not wanted:
+            return {}
+        return await self._on_connection(lambda connection: self._mint_for(connection, wanted))
+
+    async def _mint_for(
+        self, connection: Connection, wanted: Mapping[UserName, int]
+    ) -> dict[UserName, tuple[DataKey, ...]]:
+        made: dict[UserName, tuple[DataKey, ...]] = {}
         for _ in range(_TRIES):
-            owner = await self._user_key(connection, tenant_id, user_id)
-            if await _store(connection, tenant_id, user_id, owner, made):
-                for key in made:
-                    self._data_keys.put((tenant_id, user_id, key.key_id), key)
+            left = {
+                user: tuple(DataKey(str(uuid.uuid4()), secrets.token_bytes(KEY_BYTES)) for _ in range(count))
+                for user, count in wanted.items()
+                if user not in made
+            }
+            owners = {user: await self._user_key(connection, *user) for user in left}
+            for user in await _store(connection, left, owners):
+                made[user] = left[user]
+                for key in left[user]:
+                    self._data_keys.put((*user, key.key_id), key)
+            if len(made) == len(wanted):
                 return made
-            # The user was erased since the key was cached: begin with the next generation.
-            self._user_keys.drop((tenant_id, user_id))
+            for user in wanted.keys() - made.keys():
+                # The user was erased since the key was cached: begin with the next generation.
+                self._user_keys.drop(user)
         raise Retryable("the user's key is being replaced while data keys are made")
 
     async def key(self, tenant_id: str, user_id: str, key_id: str) -> DataKey:
@@ -83,17 +103,7 @@ class KeyStore:
         ``bad_seal`` says that what is stored of it is damaged.
         """
         name = (tenant_id, user_id, key_id)
-        return opened((await self.keys_of([name]))[name])
-
-    async def keys(self, tenant_id: str, user_id: str, key_ids: Sequence[str]) -> dict[str, DataKey | Rejected]:
-        """Return each of a user's data keys, or why it does not open (as ``key`` raises it); one query for those not cached.
-
-        Raises ``Rejected`` (``bad_id``), ``Retryable``, and ``Misconfigured`` when the master key is another one.
-        """
-        check_id("tenant_id", tenant_id)
-        check_id("user_id", user_id)
-        found = await self.keys_of([(tenant_id, user_id, key_id) for key_id in key_ids])
-        return {key_id: found[tenant_id, user_id, key_id] for key_id in key_ids}
+        return opened_key((await self.keys_of([name]))[name])
 
     async def keys_of(self, names: Iterable[KeyName]) -> dict[KeyName, DataKey | Rejected]:
         """Return the data key under each name (tenant, user, key id), or why it does not open; one round trip for all.
@@ -111,16 +121,17 @@ class KeyStore:
             try:
                 check_id("tenant_id", tenant_id)
                 check_id("user_id", user_id)
-                wanted[name] = (tenant_id, user_id, str(uuid.UUID(key_id)))
+                wanted[name] = name if _PLAIN.fullmatch(key_id) else (tenant_id, user_id, str(uuid.UUID(key_id)))
             except Rejected as error:
                 found[name] = error
             except ValueError:
                 found[name] = Rejected("the key id is not a UUID", code="unknown_key")
         if wanted:
             rows = await self._read(list(wanted.values()))
-            owners: dict[tuple[str, str, int], bytes] = {}
+            owners: dict[tuple[str, str, int], AESGCM] = {}
             for name, stored in wanted.items():
-                found[name] = self._opened(name, rows.get(stored), owners)
+                key = self._opened(stored, rows.get(stored), owners)
+                found[name] = key if isinstance(key, Rejected) else self._kept(name, key)
         return found
 
     async def _read(self, names: Sequence[KeyName]) -> dict[KeyName, tuple[Any, ...]]:
@@ -134,10 +145,17 @@ class KeyStore:
             with translated():
                 return await (await connection.execute(sql("data_keys"), columns, binary=True)).fetchall()
 
-        return {(row[0], row[1], str(row[2])): row[3:] for row in await self._on_connection(read)}
+        return {row[:3]: row[3:] for row in await self._on_connection(read)}
+
+    def _kept(self, name: KeyName, key: DataKey) -> DataKey:
+        """Return ``key`` under the id it was asked for, and remember it."""
+        if key.key_id != name[2]:
+            key = DataKey(name[2], key.material)
+        self._data_keys.put(name, key)
+        return key
 
     def _opened(
-        self, name: KeyName, row: tuple[Any, ...] | None, owners: dict[tuple[str, str, int], bytes]
+        self, name: KeyName, row: tuple[Any, ...] | None, owners: dict[tuple[str, str, int], AESGCM]
     ) -> DataKey | Rejected:
         """Return the key in ``row``; ``owners`` has the user keys that were unwrapped for this answer already."""
         if row is None:
@@ -146,18 +164,16 @@ class KeyStore:
         nonce, wrapped, generation, owner_nonce, owner_wrapped = row
         if wrapped is None or owner_wrapped is None:
             return Rejected("the key of this record was destroyed", code="erased")
+        user = f"{tenant_id}/{user_id}"
         owner = owners.get((tenant_id, user_id, generation))
         if owner is None:
-            owner = self._unwrap(owner_nonce, owner_wrapped, f"{tenant_id}/{user_id}")
+            owner = AESGCM(self._unwrap(owner_nonce, owner_wrapped, user))
             owners[tenant_id, user_id, generation] = owner
         try:
-            bound_to = f"{tenant_id}/{user_id}/{uuid.UUID(key_id)}"
-            key = DataKey(key_id, AESGCM(owner).decrypt(nonce, wrapped, bound_to.encode()))
+            return DataKey(key_id, owner.decrypt(nonce, wrapped, f"{user}/{key_id}".encode()))
         except (InvalidTag, ValueError):
             # The user's key opened, so the master key is right: this one row is damaged, and the rest can go on.
             return Rejected("the key of this record is damaged in the key store", code="bad_seal")
-        self._data_keys.put(name, key)
-        return key
 
     async def _on_connection(self, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
         """Do ``work`` with a connection; once more with another one where the first turned out to be lost.
@@ -224,20 +240,21 @@ def _wrap(key: bytes, material: bytes, name: str) -> tuple[bytes, bytes]:
 
 
 async def _store(
-    connection: Connection, tenant_id: str, user_id: str, owner: UserKey, made: tuple[DataKey, ...]
-) -> bool:
-    """Insert the wrapped keys; return False when the user's key is not alive any more."""
-    pairs = [_wrap(owner.material, key.material, f"{tenant_id}/{user_id}/{key.key_id}") for key in made]
-    async with scoped(connection, tenant_id, user_id):
-        cursor = await connection.execute(
-            sql("data_keys_create"),
-            {
-                "tenant_id": tenant_id,
-                "user_id": user_id,
-                "generation": owner.generation,
-                "key_ids": [key.key_id for key in made],
-                "nonces": [nonce for nonce, _ in pairs],
-                "wrapped": [wrapped for _, wrapped in pairs],
-            },
+    connection: Connection, made: Mapping[UserName, Sequence[DataKey]], owners: Mapping[UserName, UserKey]
+) -> list[UserName]:
+    """Insert the wrapped keys; return the users whose key was still alive."""
+    rows = [
+        (
+            *user,
+            owners[user].generation,
+            key.key_id,
+            *_wrap(owners[user].material, key.material, f"{user[0]}/{user[1]}/{key.key_id}"),
         )
-        return cursor.rowcount == len(made)
+        for user, keys in made.items()
+        for key in keys
+    ]
+    names = ("tenant_ids", "user_ids", "generations", "key_ids", "nonces", "wrapped")
+    columns = {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+    with translated():
+        cursor = await connection.execute(sql("data_keys_make"), columns)
+        return [(tenant_id, user_id) for tenant_id, user_id in await cursor.fetchall()]

@@ -22,13 +22,13 @@ from streams.crash import CrashPoints
 from streams.decide import decide
 from streams.decision_policy import DecisionPolicy
 from streams.decision_state import Needs, further_needs, needs_of
-from streams.key_store import KeyStore
+from streams.key_store import KeyStore, UserName
 from streams.postgres import Connection, Pool, borrowed, pool, transaction
 from streams.postgres_positions import lock_positions
 from streams.postgres_truth import Loaded, load, write
 from streams.proposals import open_proposals, read_proposal, records_at_most
 from streams.sealed_records import seal_record
-from streams.spare_keys import SpareKeys, UserName
+from streams.spare_keys import SpareKeys
 from streams.stage import Input, unless_rejected
 from streams.truth_rows import Document, Published, document_of
 

@@ -6,13 +6,11 @@ Called by ``remember``. Keys are dropped after the time that a key may be cached
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import TypeAlias
 
 from schemas.sealing import DataKey
-from streams.key_store import KeyStore
+from streams.key_store import KeyStore, UserName
 
 _USERS = 1_000
-UserName: TypeAlias = tuple[str, str]
 
 
 class SpareKeys:
@@ -25,9 +23,9 @@ class SpareKeys:
 
     async def fill(self, counts: Mapping[UserName, int]) -> None:
         """Have at least so many keys of each user (tenant, user) in hand; raises ``Retryable``."""
-        for user, count in counts.items():
-            if len(self._fresh(user)) < count:
-                self._keep(user, time.monotonic(), await self._keys.mint(*user, count))
+        short = {user: count for user, count in counts.items() if len(self._fresh(user)) < count}
+        for user, made in (await self._keys.mint_for(short)).items():
+            self._keep(user, time.monotonic(), made)
 
     async def take(self, user: UserName, count: int) -> tuple[DataKey, ...]:
         """Return ``count`` keys that nobody else has; waits only when there are not enough in hand."""

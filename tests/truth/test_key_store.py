@@ -166,6 +166,27 @@ async def test_many_keys_come_with_one_query_and_each_says_why_it_does_not_open(
 
 
 @pytest.mark.stack
+async def test_keys_of_many_users_are_made_together_and_an_erased_user_gets_the_next_generation(
+    settings: Settings,
+) -> None:
+    store, other = await KeyStore.open(settings), await KeyStore.open(settings)
+    users = [("acme", f"user-{n}") for n in range(5)] + [("umbrella", "user-0")]
+    await store.mint_for(dict.fromkeys(users, 1))
+    # The store still has this user's key in its cache when another process destroys it.
+    await other.destroy_user(*users[2])
+    made = await store.mint_for({user: n + 1 for n, user in enumerate(users)})
+    assert [len(made[user]) for user in users] == [1, 2, 3, 4, 5, 6]
+    names = [(*user, key.key_id) for user in users for key in made[user]]
+    fresh = await KeyStore.open(settings)
+    assert await fresh.keys_of(names) == {(*user, key.key_id): key for user in users for key in made[user]}
+    assert await store.mint_for({users[0]: 0}) == {}
+    with pytest.raises(Rejected, match="user_id"):
+        await store.mint_for({users[0]: 1, ("acme", "a b"): 1})
+    for each in (store, other, fresh):
+        await each.close()
+
+
+@pytest.mark.stack
 async def test_a_damaged_key_is_the_fault_of_one_record_and_a_damaged_user_key_that_of_the_master_key(
     settings: Settings,
 ) -> None:
@@ -213,13 +234,13 @@ async def test_the_one_statement_that_reads_keys_stands_under_the_policies_and_l
     for tenant, user in (("", "alice"), ("acme", "")):
         with pytest.raises(InsufficientPrivilege, match="is not set"):
             await connection.execute(ask, ([tenant], [user], [mine.key_id]))
-    (facts,) = await (
+    facts = await (
         await admin.execute(
             "SELECT prosecdef, pg_get_userbyid(proowner), has_function_privilege('engram_writer', oid, 'EXECUTE')"
-            " FROM pg_proc WHERE proname = 'data_keys_of_users'"
+            " FROM pg_proc WHERE proname IN ('data_keys_of_users', 'data_keys_made')"
         )
     ).fetchall()
-    assert facts == (False, "engram_owner", False)
+    assert facts == [(False, "engram_owner", False)] * 2
     # The control: it is the policies that refuse an empty scope, not the statement.
     await admin.execute(
         "ALTER TABLE data_keys DISABLE ROW LEVEL SECURITY; ALTER TABLE user_keys DISABLE ROW LEVEL SECURITY"
