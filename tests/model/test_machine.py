@@ -22,9 +22,9 @@ def search(examples: int, steps: int) -> settings:
 
 
 def test_every_store_is_the_fold_of_the_unique_log() -> None:
-    run_state_machine_as_test(Machine, settings=search(60, 25))
+    run_state_machine_as_test(Machine, settings=search(100, 30))
 
 
 @pytest.mark.chaos
 def test_every_store_is_the_fold_of_the_unique_log_in_many_long_lives() -> None:
-    run_state_machine_as_test(Machine, settings=search(1_500, 50))
+    run_state_machine_as_test(Machine, settings=search(2_000, 50))
