@@ -7,10 +7,10 @@ a millisecond, and never early. The steps between are the broker's time stamps o
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from bench.figures import Figure, Goal, Group, Table, percentile
-from bench.ground import Ground, administrator
+from bench.ground import Ground, Usage, administrator
 from bench.load import Watch, body_of, gateway, remembered, scope_of, watching
 from bench.texts import TENANT, BenchTurn
 from bench.topics import read_topic
@@ -36,7 +36,7 @@ async def measure(ground: Ground, settings: Settings, turns: Sequence[BenchTurn]
     """Send the turns, 20 a second; the workers must run and be idle."""
     sent: Sent = {}
     async with watching(settings) as watch, gateway(settings) as producer:
-        began = time.perf_counter()
+        before, began = ground.usages(), time.perf_counter()
 
         async def send(number: int, turn: BenchTurn) -> None:
             await asyncio.sleep(max(0.0, began + number / TURNS_PER_SECOND - time.perf_counter()))
@@ -50,6 +50,7 @@ async def measure(ground: Ground, settings: Settings, turns: Sequence[BenchTurn]
         for turn, _, _, offset in sent.values():
             last[turn.user] = max(last.get(turn.user, -1), offset)
         await remembered(watch, last)
+        spent, after = time.perf_counter() - began, ground.usages()
     latencies = _latencies(sent, watch)
     made = await _that_made_memories(settings)
     kept = [milliseconds for event_id, milliseconds in latencies.items() if event_id in made]
@@ -68,8 +69,21 @@ async def measure(ground: Ground, settings: Settings, turns: Sequence[BenchTurn]
         Figure(name="any turn, p99", value=percentile(everything, 0.99), unit="ms", method=method),
     )
     table = Table("milliseconds by step", ("step", "p50", "p90", "p99"), await _steps(settings, sent, latencies))
+    busy = usage_table(before, after, len(turns), spent)
     note = f"{len(everything):,} turns, {len(kept):,} of them made or changed a memory"
-    return Group(name="latency", load_average=load_average, figures=figures, tables=(table,), notes=(note,))
+    return Group(name="latency", load_average=load_average, figures=figures, tables=(table, busy), notes=(note,))
+
+
+def usage_table(before: Mapping[str, Usage], after: Mapping[str, Usage], turns: int, seconds: float) -> Table:
+    """Return what each process used of the processor, the busiest first."""
+    used = {name: after[name].cpu_seconds - before[name].cpu_seconds for name in after if name in before}
+    rows = [
+        (name, f"{spent / turns * 1000:.2f}", f"{spent / seconds:.2f}")
+        for name, spent in sorted(used.items(), key=lambda item: -item[1])
+    ]
+    total = sum(used.values())
+    rows.append(("all", f"{total / turns * 1000:.2f}", f"{total / seconds:.2f}"))
+    return Table("processor time", ("process", "ms/turn", "cores busy"), tuple(rows))
 
 
 def _latencies(sent: Sent, watch: Watch) -> dict[str, float]:
