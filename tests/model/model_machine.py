@@ -164,6 +164,13 @@ class Machine(RuleBasedStateMachine):
             self.system.run(self._step("project", fault, limit, pick))
 
     @later
+    @rule(pick=numbers)
+    def an_owner_is_overtaken(self, pick: int) -> None:
+        """Partitions move while their owner holds a batch in its hands; it will write that when others are long past it."""
+        self.system.run(self._write_path(published=True))
+        self.system.run(self._step("project", "moved_away", EVERYTHING, pick))
+
+    @later
     @rule()
     def the_log_is_compacted(self) -> None:
         self.system.log.compact(UPDATED.name)

@@ -17,18 +17,18 @@ from relay_edges import OutboxInMemory
 from store_in_memory import Projecting
 
 import projectors.guard
-import projectors.mapping
 import reconcile.diff
 import streams.relay
 import streams.remember
-import streams.truth_rows
 from projectors.entries import Entry
 from projectors.guard import Verdict
-from projectors.projection import MilvusRow
+from projectors.projection import MilvusRow, milvus_row
 from reconcile.diff import Difference
 from schemas.errors import EngramError
 from schemas.memories import Memory
 from streams.decision_draft import Draft
+from streams.evolve import evolve_memory
+from streams.postgres_truth import load
 from streams.publication import OutboxRow, Truth
 
 LIVES, STEPS = 200, 30
@@ -85,13 +85,11 @@ def a_projector_commits_before_it_writes(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_tombstone_is_not_projected(patch: pytest.MonkeyPatch) -> None:
-    made = projectors.mapping.milvus_row
-
     def shown(update: Any, revision: str, dimension: int) -> MilvusRow:
-        row: MilvusRow = made(update, revision, dimension)
+        row = milvus_row(update, revision, dimension)
         return dataclasses.replace(row, status="active", category="家") if row.status == "deleted" else row
 
-    patch.setattr(projectors.mapping, "milvus_row", shown)
+    patch.setattr("projectors.mapping.milvus_row", shown)
 
 
 def remember_forgets_its_position(patch: pytest.MonkeyPatch) -> None:
@@ -100,22 +98,18 @@ def remember_forgets_its_position(patch: pytest.MonkeyPatch) -> None:
 
 
 def remember_decides_a_copy_again(patch: pytest.MonkeyPatch) -> None:
-    load = streams.remember.load
-
     async def forgetful(connection: Any, asked: Any, **limits: Any) -> Any:
         return [dataclasses.replace(found, outcome=None) for found in await load(connection, asked, **limits)]
 
-    patch.setattr(streams.remember, "load", forgetful)
+    patch.setattr("streams.remember.load", forgetful)
 
 
 def evolve_loses_an_edge(patch: pytest.MonkeyPatch) -> None:
-    evolve_memory = streams.truth_rows.evolve_memory
-
     def lossy(record: Any, change: Any) -> Memory:
         memory = evolve_memory(record, change)
         return msgspec.structs.replace(memory, edges=memory.edges[:1])
 
-    patch.setattr(streams.truth_rows, "evolve_memory", lossy)
+    patch.setattr("streams.truth_rows.evolve_memory", lossy)
     patch.setattr("streams.evolve.evolve_memory", lossy)
 
 

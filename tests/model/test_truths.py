@@ -7,11 +7,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as hypothesis_settings
 from model_inputs import REFUSAL, REVISION, relation
-from model_system import SETTINGS
+from model_system import CODEC, SETTINGS
 from test_decide_properties import Step, lives, proposals
-from truth_world import World, asked, candidate, said, vector
+from truth_world import USER, World, asked, candidate, said, vector
 from truths import Stored, Truth, TruthInMemory, handle, sealed, truth_in_postgres
 
+from schemas.candidates import Candidate
 from schemas.proposals import Proposal
 from schemas.settings import Settings
 from streams.changes import DecodedProposal
@@ -30,13 +31,16 @@ async def truth(request: pytest.FixtureRequest) -> AsyncIterator[Truth]:
         yield opened
 
 
-def moved_in(number: int, city: str, **fields: object) -> DecodedProposal:
-    fact = candidate("city", city, vectors=(vector(1, 0, 0, 0, revision=REVISION),), relations=(relation(city),))
-    return said(number, fact, **fields)
+def in_city(city: str) -> Candidate:
+    return candidate("city", city, vectors=(vector(1, 0, 0, 0, revision=REVISION),), relations=(relation(city),))
+
+
+def moved_in(number: int, city: str, user_id: str = USER) -> DecodedProposal:
+    return said(number, in_city(city), user_id=user_id)
 
 
 async def test_a_decision_is_stored_whole(truth: Truth) -> None:
-    turn = said(1, *_facts(), refusals=(REFUSAL,))
+    turn = said(1, in_city('"深圳"'), candidate("job", '"cook"', confidence=0.4), refusals=(REFUSAL,))
     (outcome,) = await handle(truth, (turn, 7))
     stored = await truth.stored()
     world = World()
@@ -56,12 +60,6 @@ async def test_a_decision_is_stored_whole(truth: Truth) -> None:
         "command.candidates",
     ]
     assert (stored.user_position, await truth.positions()) == ((0, 1), {0: 7})
-
-
-def _facts() -> list[object]:
-    ((_, body),) = [(None, moved_in(1, '"深圳"').body)]
-    (city,) = body.candidates  # type: ignore[union-attr]
-    return [city, candidate("job", '"cook"', confidence=0.4)]
 
 
 async def test_what_is_delivered_again_changes_nothing(truth: Truth) -> None:
@@ -101,8 +99,6 @@ async def test_what_is_rejected_moves_the_position_and_changes_nothing_else(trut
 
 
 def _envelope(message: bytes) -> Proposal:
-    from model_system import CODEC
-
     return CODEC.decode(message, Proposal)
 
 

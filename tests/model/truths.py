@@ -1,6 +1,6 @@
 """The truth behind ``remember`` as a test asks it: the tables in memory, or the real Postgres past every policy."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -18,18 +18,11 @@ from schemas.inputs import Origin
 from schemas.memories import Memory
 from schemas.settings import Settings
 from streams.changes import DecodedProposal
+from streams.key_store import KeyStore
 from streams.remember import Outcome, Remember
 from streams.sealed_records import seal_record
 from streams.stage import Input
 from streams.vector_bytes import values_of
-
-
-class Keys(Protocol):
-    """What a test needs of a key store."""
-
-    async def mint(self, tenant_id: str, user_id: str, count: int) -> Sequence[Any]: ...
-
-    async def destroy_keys(self, tenant_id: str, user_id: str, key_ids: Sequence[str]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +42,7 @@ class Stored:
 class Truth(Protocol):
     """A running ``remember`` and the truth that it writes."""
 
-    keys: Keys
+    keys: KeyStore | KeysInMemory
     remember: Remember
 
     async def stored(self, user: str = USER) -> Stored: ...
@@ -76,7 +69,8 @@ async def sealed(truth: Truth, proposal: DecodedProposal) -> bytes:
 
 class TruthInMemory:
     def __init__(self, settings: Settings) -> None:
-        self.pool, self.keys = PoolInMemory(), KeysInMemory()
+        self.pool = PoolInMemory()
+        self.keys: KeyStore | KeysInMemory = KeysInMemory()
         pool: Any = self.pool
         keys: Any = self.keys
         self.remember = Remember(settings, pool, keys, CODEC, POLICY, topic_identity="cluster-1")
@@ -105,7 +99,8 @@ class TruthInMemory:
 
 class TruthInPostgres:
     def __init__(self, bench: Bench) -> None:
-        self._bench, self.keys, self.remember = bench, bench.keys, bench.remember
+        self._bench, self.remember = bench, bench.remember
+        self.keys: KeyStore | KeysInMemory = bench.keys
 
     async def _rows(self, statement: str, user: str) -> list[tuple[Any, ...]]:
         return await self._bench.rows(statement, TENANT, user)
