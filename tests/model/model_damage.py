@@ -41,7 +41,9 @@ def damage(system: System, kind: str, number: int, damaged: Drifted) -> Place | 
     if kind == "missing":
         del held[key]
         return audit.name, audit.generation, key
-    wrong = _damaged(kind, held[key], number)
+    # Nobody's entry has a name that was never used: a repair leaves the name to its tombstone.
+    name = derived_id("nobody", str(system.pool.tables.next_number("damage")))
+    wrong = _damaged(kind, held[key], number, name)
     held[_key(wrong)] = wrong
     return audit.name, audit.generation, _key(wrong)
 
@@ -65,16 +67,15 @@ def _suits(kind: str, item: Any) -> bool:
     return not isinstance(item, InfluxPoint)
 
 
-def _damaged(kind: str, item: Any, number: int) -> Any:
+def _damaged(kind: str, item: Any, number: int, unknown: str) -> Any:
     if kind in ("edge", "vector", "shown"):
         return _with_other_content(kind, item, number)
-    return _with_other_name(kind, item, number)
+    return _with_other_name(kind, item, unknown)
 
 
-def _with_other_name(kind: str, item: Any, number: int) -> Any:
+def _with_other_name(kind: str, item: Any, unknown: str) -> Any:
     """Return ``item`` as if it were of another version, of another user, or of nobody."""
     if kind == "orphan":
-        unknown = derived_id("nobody", str(number))
         if isinstance(item, InfluxPoint):
             return dataclasses.replace(
                 item, event_id=unknown, sequence=item.sequence + 500_000, time_ns=item.time_ns + 500_000

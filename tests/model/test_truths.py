@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as hypothesis_settings
-from model_inputs import REFUSAL, REVISION, relation
-from model_system import CODEC, SETTINGS
+from model_inputs import REFUSAL, relation
+from model_system import CODEC, REVISION, SETTINGS
 from test_decide_properties import Step, lives, proposals
 from truth_world import USER, World, asked, candidate, said, vector
 from truths import Stored, Truth, TruthInMemory, handle, sealed, truth_in_postgres
