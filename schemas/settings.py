@@ -92,7 +92,7 @@ class Settings(BaseSettings):
     relay_attempts: Count = 10
     relay_poll_seconds: Seconds = 0.5
     projector_batch_rows: Count = 500
-    projector_linger_ms: Annotated[int, Field(ge=0, le=5_000)] = 250
+    projector_linger_ms: Annotated[int, Field(ge=0, le=5_000)] = 500
     milvus_flush_rows: Count = 5_000
     rebuild_batch_rows: Count = 2_000
     rebuild_flush_rows: Count = 20_000

@@ -88,7 +88,9 @@ class Kafka:
         write_atomically(properties, text.encode())
         if not (data / "meta.properties").exists():
             self._format(site, properties)
-        return Launch(command=(*_java(site), "-Xmx512m", "-XX:+UseSerialGC", "kafka.Kafka", str(properties)))
+        # Compiling well costs more here than it gives back: on two cores the second compiler takes what the workers need.
+        options = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+        return Launch(command=(*_java(site), *options, "kafka.Kafka", str(properties)))
 
     def _format(self, site: Site, properties: Path) -> None:
         command = [
