@@ -147,7 +147,14 @@ MUTANTS: tuple[Mutant, ...] = (
 )
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+# An old batch that is written over a newer one is rare: the long search finds it, and the suite of the guard at once.
+RARE = (the_guard_applies_older_versions,)
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [pytest.param(one, id=one.__name__, marks=[pytest.mark.chaos] if one in RARE else []) for one in MUTANTS],
+)
 def test_the_machine_finds_the_mistake(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant(monkeypatch)
     search = settings(
