@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,7 +32,7 @@ class ProcessSpec:
     ``environment`` is laid over the supervisor's own. ``ready`` is the heartbeat file that the process rewrites about
     once a second, or None for a process that keeps none. ``user`` is the system user to run as, or None.
     ``first_environment`` is laid over ``environment`` on the first start only, not when the process is restarted: a
-    fault that is asked for there happens once. ``niceness`` (0 to 19) lets others have the processor first.
+    fault that is asked for there happens once.
     """
 
     name: str
@@ -44,7 +43,6 @@ class ProcessSpec:
     stop_signal: signal.Signals = signal.SIGTERM
     stop_seconds: float = 20.0
     first_environment: Mapping[str, str] = field(default_factory=dict)
-    niceness: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +124,7 @@ class Family:
                 start_new_session=True,
                 env={**os.environ, **spec.environment, **extra, MARKER_VARIABLE: self.marker},
             )
-        process = psutil.Process(popen.pid)
-        if spec.niceness:
-            with suppress(psutil.Error):
-                # It may have ended at once, which is seen elsewhere.
-                process.nice(spec.niceness)
-        return Running(spec=spec, popen=popen, created=process.create_time())
+        return Running(spec=spec, popen=popen, created=psutil.Process(popen.pid).create_time())
 
 
 def tied_command(command: Sequence[str], user: str | None = None) -> list[str]:

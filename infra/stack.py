@@ -27,7 +27,6 @@ from infra.servers.postgres import Postgres
 from infra.state import StateDirectory, is_free, write_private
 from infra.supervisor import ProcessStatus, Supervisor
 from infra.toolchain import require_tools
-from infra.workers import niceness_of
 from schemas.errors import Broken, EngramError
 
 SERVERS: tuple[Server, ...] = (Kafka(), Postgres(), Milvus(), Neo4j(), Influx())
@@ -259,7 +258,6 @@ class LocalStack:
             user=launch.user,
             stop_signal=launch.stop_signal,
             stop_seconds=launch.stop_seconds,
-            niceness=niceness_of(server.name),
         )
         self._require().start(spec, restart=self._supervise_servers)
         self._wait_until_healthy(server, site)

@@ -9,18 +9,8 @@ from collections.abc import Iterable, Mapping
 
 from infra.processes import ProcessSpec
 from infra.state import StateDirectory
-from projectors.entries import STORES
 
 ROLES = ("extract", "admit", "embed", "remember", "working", "relay", "milvus", "neo4j", "influx")
-
-
-# Of what shares the processors, truth comes first: ingest never waits for a derived store.
-DERIVED_NICENESS = 10
-
-
-def niceness_of(name: str) -> int:
-    """Return the niceness of a server or role: derived stores and their projectors let the others go first."""
-    return DERIVED_NICENESS if name in STORES else 0
 
 
 def worker_name(role: str) -> str:
@@ -42,7 +32,6 @@ def worker_spec(
         environment={"ENGRAM_HEARTBEAT_FILE": str(heartbeat), **(environment or {})},
         first_environment=first_environment or {},
         ready=heartbeat,
-        niceness=niceness_of(role),
     )
 
 
