@@ -268,6 +268,12 @@ async def end_offsets(settings: Settings, topic: str) -> dict[int, int]:
         return {partition.partition: offset for partition, offset in found.items()}
 
 
+def raise_for_code(code: int) -> None:
+    """Raise the client's error for a code of the broker; 0 is none. To be translated like every error of the client."""
+    if code:
+        raise for_code(code)
+
+
 async def coordinated(ask: Callable[[], Awaitable[Answer]]) -> Answer:
     """Ask about groups until they have a coordinator: a broker that just started makes the topic of offsets when first asked."""
     loop = asyncio.get_running_loop()

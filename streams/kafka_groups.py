@@ -3,11 +3,9 @@
 import asyncio
 from contextlib import suppress
 
-from aiokafka.errors import for_code
-
 from schemas.errors import Retryable
 from schemas.settings import Settings
-from streams.kafka import admin, coordinated, translated
+from streams.kafka import admin, coordinated, raise_for_code, translated
 
 
 async def members(settings: Settings, group: str) -> int:
@@ -20,8 +18,7 @@ async def members(settings: Settings, group: str) -> int:
             # The client cannot read what some kinds of members say of themselves; without members there is nothing to read.
             return 1
         ((error_code, _, _, _, _, found, *_),) = answer.groups
-        if error_code:
-            raise for_code(error_code)
+        raise_for_code(error_code)
         return len(found)
 
     async with admin(settings) as client, translated("asking who is in a group"):
