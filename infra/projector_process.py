@@ -3,7 +3,6 @@
 Called by the roles ``milvus``, ``neo4j`` and ``influx``; knows no store by name.
 """
 
-from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from infra.projector_watch import watch_projectors
@@ -11,14 +10,12 @@ from infra.stage_process import first_of, now_ms
 from infra.worker_process import Here
 from projectors.door import Door
 from projectors.generations import ROLE, Detail
-from projectors.mapping import Mapping, Record
+from projectors.mapping import Mapping
 from projectors.worker import Process, dead_letters, run_projectors
-from schemas.errors import Rejected
 from streams.kafka import ensure_topics, producer, started
 from streams.log_watch import known_log, watch_log
 
 Item = TypeVar("Item")
-OnRejected = Callable[[Record, Rejected], Awaitable[None]]
 NO_VECTORS = Detail()
 
 
@@ -34,8 +31,9 @@ async def run_store(here: Here, door: Door[Item], mapping: Mapping[Item], detail
         await ensure_topics(settings)
         log = await known_log(settings, ROLE)
         async with started(producer(settings)) as client:
-            on_rejected = _counted(here, door.store, dead_letters(settings, here.codec, client, door.store, now_ms))
+            on_rejected = dead_letters(settings, here.codec, client, door.store, now_ms)
             process = Process(settings, here.crash, now_ms, report, on_rejected, here.stop)
+            _show_counts(here, door.store, process)
             topic = mapping.topic.named(settings.topic_prefix)
             watchdog = watch_projectors(here, door.store, topic, patience_seconds=settings.max_poll_seconds / 2)
             await first_of(run_projectors(process, door, mapping, detail), watch_log(settings, log), watchdog)
@@ -43,15 +41,15 @@ async def run_store(here: Here, door: Door[Item], mapping: Mapping[Item], detail
         await door.close()
 
 
-def _counted(here: Here, store: str, keep: OnRejected) -> OnRejected:
-    """Return ``keep`` with the dead letters counted."""
-    rejected = 0
+def _show_counts(here: Here, store: str, process: Process) -> None:
+    """Show how many records had which verdict of the guard, or became dead letters (``rejected``)."""
 
-    async def on_rejected(record: Record, error: Rejected) -> None:
-        nonlocal rejected
-        await keep(record, error)
-        rejected += 1
+    def counts() -> dict[tuple[str, ...], float]:
+        return {
+            (store, str(generation), verdict): count
+            for generation, counted in list(process.counts.items())
+            for verdict, count in list(counted.items())
+        }
 
-    said = "Records that cannot be projected and became dead letters."
-    here.metrics.show("engram_projector_rejected", said, ("store",), lambda: {(store,): rejected}, counter=True)
-    return on_rejected
+    said = "Records by what became of them: the guard's verdict, or rejected."
+    here.metrics.show("engram_projector_records", said, ("store", "generation", "verdict"), counts, counter=True)

@@ -5,6 +5,7 @@ that is dropped is left alone as soon. Without any it makes the first one, live.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -34,7 +35,10 @@ Report = Callable[[str, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What the process gives its projectors: settings, crash points, the clock, a place to report to, and its end."""
+    """What the process gives its projectors: settings, crash points, the clock, a place to report to, and its end.
+
+    ``counts`` is filled by them: per generation, how many records had which verdict, since the start.
+    """
 
     settings: Settings
     crash: CrashPoints
@@ -42,6 +46,7 @@ class Process:
     report: Report
     on_rejected: Callable[[Record, Rejected], Awaitable[None]]
     stop: asyncio.Event
+    counts: dict[int, Counter[str]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -136,6 +141,7 @@ class _Starter(Generic[Item]):
             crash=self.process.crash,
         )
         projector = Projector(self.process.settings, self.door, self.mapping, generation, around)
+        self.process.counts[number] = projector.counts
         stop = asyncio.Event()
         return _Running(projector, stop, asyncio.create_task(projector.run(stop)))
 

@@ -122,14 +122,14 @@ async def projecting(
 
 
 @asynccontextmanager
-async def working(settings: Settings, door: Door[Any], told: Told) -> AsyncIterator[None]:
+async def working(settings: Settings, door: Door[Any], told: Told) -> AsyncIterator[Process]:
     """Run the worker of a store."""
     stop = asyncio.Event()
     process = Process(settings, CrashPoints(), now_ms, told.report, told.on_rejected, stop)
     detail = Detail(REVISION, DIMENSION) if door.store == "milvus" else Detail()
     task = asyncio.create_task(run_projectors(process, door, mapping_of(door.store), detail))
     try:
-        yield
+        yield process
     finally:
         stop.set()
         await asyncio.wait_for(task, settings.stop_seconds * 2)

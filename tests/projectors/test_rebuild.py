@@ -115,13 +115,14 @@ async def test_a_rebuilt_store_equals_the_live_one_twice_and_readers_see_no_gap(
             await asyncio.sleep(0.05)
 
     try:
-        async with working(quick, door, Told()):
+        async with working(quick, door, Told()) as process:
             await live_exists(quick, store)
             await publish(quick, records(store))
             first = await live(quick, store)
             await projected(quick, first)
             before = await all_entries(door, first)
             assert len(before) >= 100
+            assert process.counts[1].total() >= process.counts[1]["apply"] >= 100
             reader = asyncio.create_task(read_all_the_while())
             for number in (2, 3):
                 async with run_of(quick, door, progress=steps.append) as run:
