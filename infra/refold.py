@@ -17,7 +17,7 @@ from projectors.entries import STORES, Generation, Store
 from projectors.generations import ROLE as PROJECTOR_ROLE
 from projectors.generations import Detail, ensure_first
 from projectors.names import group_name
-from schemas.codec import Codec
+from schemas.codec import codec_of
 from schemas.settings import Settings
 from schemas.topics import PROPOSALS
 from streams.faust_stage import group_of
@@ -56,7 +56,7 @@ async def refold(settings: Settings, progress: Callable[[int, int], None]) -> Re
         resources.push_async_callback(keys.close)
         known = await identities_here(settings, ROLE)
         identity = identity_of(known, PROPOSALS.named(settings.topic_prefix))
-        run = Refold(settings, connection, keys, Codec(), identity=identity, progress=progress)
+        run = Refold(settings, connection, keys, codec_of(settings), identity=identity, progress=progress)
         folded = await run.run()
         # Behind the last folded proposal, and at the beginning of the inputs: Postgres knows no session yet.
         await move_groups(settings, dry_run=False)

@@ -59,8 +59,10 @@ class LocalStack:
         servers: Sequence[Server] = SERVERS,
         supervise_servers: bool = False,
         policy: Policy | None = None,
+        whole: bool = True,
     ) -> None:
         self.state = StateDirectory(state_dir)
+        self._whole = whole
         self._progress = progress
         self._servers = {server.name: server for server in servers}
         self._supervise_servers = supervise_servers
@@ -289,6 +291,11 @@ class LocalStack:
         log = supervisor.log(server.name)
         raise Broken(f"{server.name} did not start: {trouble}; its log {log} ends with:\n{tail(log, LOG_LINES_SHOWN)}")
 
+    def is_whole(self) -> None:
+        """Say that everything which was to be started has been: until then status must not call the stack ready."""
+        self._whole = True
+        self._require().tell()
+
     def _write_snapshot(self) -> None:
         processes = []
         for status in self.statuses():
@@ -298,7 +305,7 @@ class LocalStack:
                 port = site.ports[server.ports[0]]
             kind, version = ("server", server.version) if server is not None else ("worker", None)
             processes.append({**asdict(status), "kind": kind, "version": version, "port": port})
-        content = {"pid": os.getpid(), "processes": processes}
+        content = {"pid": os.getpid(), "whole": self._whole, "processes": processes}
         write_private(self.state.snapshot_file, json.dumps(content, indent=1).encode())
 
 

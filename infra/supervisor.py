@@ -93,7 +93,7 @@ class Supervisor:
                 spec=spec, restart=restart, wanted=True, restarts=entry.restarts + 1 if entry is not None else 0
             )
             self._spawn(entry)
-        self._tell()
+        self.tell()
 
     def stop(self, names: Iterable[str]) -> None:
         """Ask processes to end, all at once, and kill those that do not in their time."""
@@ -109,7 +109,7 @@ class Supervisor:
             if entry.running is not None:
                 wait_or_kill(entry.running, asked_at + entry.spec.stop_seconds)
             entry.running, entry.state = None, State.STOPPED
-        self._tell()
+        self.tell()
 
     def kill(self, name: str) -> None:
         """Kill a process and everything below it without warning; whether it comes back is up to ``restart``."""
@@ -154,7 +154,7 @@ class Supervisor:
             entry = self._entries[name]
             if entry.running is not None and entry.wanted and (entry.state, entry.detail) != (state, detail):
                 entry.state, entry.detail = state, detail
-                self._tell()
+                self.tell()
 
     def wait(self, done: Callable[[list[ProcessStatus]], bool], timeout_seconds: float) -> bool:
         """Wait until ``done`` holds for the statuses; returns False when it does not in time."""
@@ -168,13 +168,14 @@ class Supervisor:
             for entry in self._entries.values():
                 self._look(entry, time.monotonic())
             if self.statuses() != before:
-                self._tell()
+                self.tell()
 
     def _watch(self) -> None:
         while not self._closing.wait(self._policy.tick_seconds):
             self.tick()
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Tell whoever waits or watches that something is new; also called by whoever knows of more than processes."""
         with self._news:
             self._news.notify_all()
             self._changed()

@@ -14,9 +14,8 @@ from typing import Any
 import structlog
 
 from infra.metrics import Metrics, serving
-from schemas.codec import Codec
+from schemas.codec import Codec, codec_of
 from schemas.errors import EngramError, Retryable
-from schemas.registry import HttpRegistry
 from schemas.settings import Settings
 from streams.crash import CrashPoints, crash_points
 from streams.delivery import exit_code, place_of
@@ -48,9 +47,8 @@ Role = Callable[[Here], Awaitable[None]]
 
 def here_of(settings: Settings, role: str) -> Here:
     """Return the surroundings of a role; raises ``Misconfigured`` for an unknown crash point."""
-    registry = HttpRegistry(settings.schema_registry_url) if settings.schema_registry_url else None
     heartbeat = Heartbeat(settings.heartbeat_file, role)
-    return Here(settings, heartbeat, crash_points(settings), Codec(registry), Metrics(heartbeat))
+    return Here(settings, heartbeat, crash_points(settings), codec_of(settings), Metrics(heartbeat))
 
 
 async def run_role(here: Here, role: Role) -> int:

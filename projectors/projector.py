@@ -189,13 +189,14 @@ class Projector(Generic[Item]):
         self._rewind(client, read.batch)
 
     async def _project(self, read: _Read[Item]) -> bool:
-        """Write a batch; return False, having written nothing, when it is too old to be surely ours."""
+        """Write a batch; return False, having written nothing, when it is not surely ours: too old, or dealt anew."""
         records = [record for some in read.batch.values() for record in some]
         results = read.changes()
         changes = [result for result in results if isinstance(result, Change)]
         plan = await self._judged(changes)
         # The group took a commit of ours at ``_ours_at``: then, too, the partitions were ours.
-        if time.monotonic() - max(read.polled_at, self._ours_at) > self._settings.session_timeout_seconds / 2:
+        too_old = time.monotonic() - max(read.polled_at, self._ours_at) > self._settings.session_timeout_seconds / 2
+        if too_old or read.revocations != self._listener.revocations:
             return False
         refused, kept = await self._write(plan)
         if kept:

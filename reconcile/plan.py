@@ -43,12 +43,14 @@ class RepairRow:
 def rows_of(store: Audited, generation: int, differences: Sequence[Difference]) -> tuple[RepairRow, ...]:
     """Return one row per difference, in key order, so that row locks are always taken in the same order.
 
-    An entry under something that is no memory's id was not written by a projector and cannot be named in the log; it gets no
-    row and stays a difference until a rebuild.
+    An entry under something that is no memory's id, or of nobody, was not written by a projector and cannot be named in the log;
+    it gets no row and stays a difference until a rebuild.
     """
     ordered = sorted(differences, key=lambda found: found.key)
     return tuple(
-        _row(store, generation, found) for found in ordered if store == "influx" or is_memory_id(str(found.key[0]))
+        _row(store, generation, found)
+        for found in ordered
+        if store == "influx" or (is_memory_id(str(found.key[0])) and _has_owner(found))
     )
 
 
@@ -64,6 +66,10 @@ def check_share(differences: int, checked: int, limit_share: float) -> None:
             "rebuild the store, or say yes to go on",
             code="too_many_repairs",
         )
+
+
+def _has_owner(found: Difference) -> bool:
+    return any(entry.tenant_id and entry.user_id for entry in (found.expected, found.observed) if entry)
 
 
 def _row(store: Audited, generation: int, found: Difference) -> RepairRow:

@@ -4,13 +4,14 @@ Called by ``reconcile.run``. The topic has no order by key, so it is read whole,
 vectors are not. It never writes to the log: a repair goes through the outbox like every other.
 """
 
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from projectors.entries import Entry, Fingerprint, Key
 from schemas.codec import Codec
 from schemas.digests import vector_digest
-from schemas.errors import Rejected
+from schemas.errors import Rejected, Retryable
 from schemas.memories import GONE, MemoryUpdated
 from schemas.settings import Settings
 from schemas.topics import UPDATED
@@ -18,6 +19,7 @@ from streams.kafka import TopicPartition, consumer, end_offsets, started, transl
 
 POLL_MS = 500
 POLL_RECORDS = 1_000
+READ_SECONDS = 30.0
 # No memory has this version: a record that cannot be read never agrees with Postgres.
 UNREADABLE = Fingerprint(-1, "unreadable")
 
@@ -54,13 +56,17 @@ class PublishedEntries:
             client.assign([TopicPartition(topic, number) for number in left])
             for number in left:
                 client.seek(TopicPartition(topic, number), self._next.get(number, 0))
+            until = time.monotonic() + READ_SECONDS
             while any(self._next.get(number, 0) < end for number, end in left.items()):
+                if time.monotonic() > until:
+                    raise Retryable(f"Kafka gave nothing more of memory.updated for {READ_SECONDS:g} s")
                 async with translated("reading memory.updated"):
                     batches = await client.getmany(timeout_ms=POLL_MS, max_records=POLL_RECORDS)
                     for partition, records in batches.items():
                         for record in records:
                             self._note(record)
                         self._next[partition.partition] = records[-1].offset + 1
+                        until = time.monotonic() + READ_SECONDS
                     for partition in client.assignment():
                         # Compaction may have taken the last offsets: the position passes over them.
                         self._next[partition.partition] = await client.position(partition)
@@ -73,10 +79,14 @@ class PublishedEntries:
         try:
             update = self._codec.decode(record.value, MemoryUpdated)
         except Rejected:
-            self._newest[memory_id] = Entry((memory_id,), "", "", UNREADABLE)
+            known = self._newest.get(memory_id)
+            scope = (known.tenant_id, known.user_id) if known else ("", "")
+            self._newest[memory_id] = Entry((memory_id,), *scope, UNREADABLE)
             return
-        digests = (f"{vector.revision}:{vector_digest(vector.values)}" for vector in update.vectors)
-        fingerprint = log_fingerprint(update.version, update.content_hash, update.status, ",".join(sorted(digests)))
+        # In the order of revisions, as Postgres gives them: one name may be the beginning of another.
+        vectors = sorted(update.vectors, key=lambda vector: vector.revision)
+        digests = ",".join(f"{vector.revision}:{vector_digest(vector.values)}" for vector in vectors)
+        fingerprint = log_fingerprint(update.version, update.content_hash, update.status, digests)
         scope = (update.tenant_id, update.user_id)
         self._newest[memory_id] = Entry((memory_id,), *scope, fingerprint, content=update.memory is not None)
 

@@ -20,10 +20,11 @@ from reconcile.postgres import ROLE, truth_of, truth_of_log
 from reconcile.published import PublishedEntries
 from reconcile.repair import enqueue
 from reconcile.report import EXAMPLES, Report, StoreReport, example_of
-from schemas.codec import Codec
+from schemas.codec import codec_of
 from schemas.errors import Rejected
 from schemas.settings import Settings
 from streams.crash import crash_points
+from streams.log_watch import check_whole
 from streams.postgres import Connection, connect
 
 WAIT_SECONDS = 60.0
@@ -125,7 +126,7 @@ class Run:
         rows = self.settings.reconcile_page_rows
         comparison = await compare_entries(
             truth_of_log(self.connection, rows),
-            PublishedEntries(self.settings, Codec(), rows),
+            PublishedEntries(self.settings, codec_of(self.settings), rows),
             OutboxFence(self.connection, LOG, self.options.wait_seconds),
             lambda checked: self.progress(LOG, "checked", checked),
         )
@@ -207,6 +208,7 @@ async def _generation(connection: Connection, store: Store, number: int | None) 
 async def _truth(settings: Settings) -> AsyncIterator[Connection]:
     connection = await connect(settings, ROLE, autocommit=True)
     try:
+        await check_whole(connection)
         yield connection
     finally:
         await connection.close()

@@ -13,7 +13,8 @@ import msgspec
 
 from schemas.encoding import Writer, writer_of
 from schemas.errors import EngramError, Rejected
-from schemas.registry import FileRegistry, Registry
+from schemas.registry import FileRegistry, HttpRegistry, Registry
+from schemas.settings import Settings
 
 R = TypeVar("R", bound=msgspec.Struct)
 MAGIC = 0
@@ -68,6 +69,11 @@ class Codec:
         if consumed != len(data):
             raise Rejected(f"{len(data) - consumed} bytes follow the {subject}", code="bad_avro")
         return record
+
+
+def codec_of(settings: Settings) -> Codec:
+    """Return the codec that everything here reads and writes with: by the registry of ``settings``, or the committed files."""
+    return Codec(HttpRegistry(settings.schema_registry_url) if settings.schema_registry_url else None)
 
 
 def plain(record: msgspec.Struct) -> Any:

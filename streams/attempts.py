@@ -10,8 +10,11 @@ import struct
 from pathlib import Path
 from types import TracebackType
 
-# First offset in flight + 1 (so that an empty file means none), attempts at it, last offset in flight + 1, spare.
+# First offset in flight + 1 (so that an empty file means none), attempts at it, last offset in flight + 1, and how often
+# something before it was begun since and not finished.
 _SLOT = struct.Struct("<qqqq")
+# So often a start before what was in flight is taken for a redelivery; then the group was moved back, and it counts itself.
+_EARLIER_STARTS = 3
 
 
 class Attempts:
@@ -26,39 +29,46 @@ class Attempts:
 
     def is_suspect(self, partition: int, offset: int) -> bool:
         """Return whether an input must go alone because it was in flight when a process ended."""
-        first, attempts, alone_to = self._read(partition)
+        first, attempts, alone_to, _ = self._read(partition)
         return first <= offset < alone_to and (attempts > 0 or first < offset)
 
     def begin(self, partition: int, first: int, last: int) -> int:
         """Note that work on the inputs ``first`` to ``last`` begins; return which attempt at the first this is, from 1."""
-        known, before, alone_to = self._read(partition)
-        if before > 0 and last < known:
-            # Done already, and here again because that was not committed: the count of what follows must not suffer.
+        known, before, alone_to, earlier = self._read(partition)
+        if before > 0 and last < known and earlier < _EARLIER_STARTS:
+            # Most likely done already, and here again because that was not committed: the count of what follows must not suffer.
+            self._write(partition, known, before, alone_to, earlier + 1)
             return 1
-        self._write(partition, first, before + 1 if known == first else 1, max(last + 1, alone_to))
-        return before + 1 if known == first else 1
+        attempts = before + 1 if known == first else 1
+        self._write(partition, first, attempts, max(last + 1, alone_to))
+        return attempts
 
     def finish(self, partition: int, last: int) -> None:
         """Note that everything to ``last`` is done, so that a redelivery after it does not count."""
-        known, before, alone_to = self._read(partition)
-        if before == 0 or last >= known:
+        known, before, alone_to, _ = self._read(partition)
+        if before > 0 and last < known:
+            self._write(partition, known, before, alone_to)
+        else:
             self._write(partition, last, 0, alone_to if alone_to > last + 1 else 0)
 
     def forget(self, partition: int, first: int, last: int) -> None:
         """Take back the attempt that ``begin`` counted: its end was not the inputs' fault."""
-        known, before, alone_to = self._read(partition)
+        known, before, alone_to, earlier = self._read(partition)
         if known == first:
-            self._write(partition, first, max(0, before - 1), alone_to if alone_to > last + 1 or before > 1 else 0)
+            kept = alone_to if alone_to > last + 1 or before > 1 else 0
+            self._write(partition, first, max(0, before - 1), kept)
+        elif last < known and earlier > 0:
+            self._write(partition, known, before, alone_to, earlier - 1)
 
-    def _read(self, partition: int) -> tuple[int, int, int]:
+    def _read(self, partition: int) -> tuple[int, int, int, int]:
         known = os.pread(self._file, _SLOT.size, partition * _SLOT.size)
         if len(known) != _SLOT.size:
-            return -1, 0, 0
-        following, attempts, alone_to, _ = _SLOT.unpack(known)
-        return following - 1, attempts, alone_to
+            return -1, 0, 0, 0
+        following, attempts, alone_to, earlier = _SLOT.unpack(known)
+        return following - 1, attempts, alone_to, earlier
 
-    def _write(self, partition: int, first: int, attempts: int, alone_to: int) -> None:
-        os.pwrite(self._file, _SLOT.pack(first + 1, attempts, alone_to, 0), partition * _SLOT.size)
+    def _write(self, partition: int, first: int, attempts: int, alone_to: int, earlier: int = 0) -> None:
+        os.pwrite(self._file, _SLOT.pack(first + 1, attempts, alone_to, earlier), partition * _SLOT.size)
 
     def close(self) -> None:
         """Close the file."""

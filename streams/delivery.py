@@ -129,10 +129,10 @@ class Delivery:
         try:
             for one in group:
                 self._order.check(generation, one.position)
-        except Broken as error:
+            spans = _spans(group)
+            attempt = max(around.attempts.begin(*span) for span in spans)
+        except (Broken, OSError) as error:
             self._end(error, group)
-        spans = _spans(group)
-        attempt = max(around.attempts.begin(*span) for span in spans)
         self._visit("after_consume", group)
         try:
             await self._with_patience(group, attempt)
@@ -146,8 +146,11 @@ class Delivery:
         except Exception as error:  # noqa: BLE001 - this is the outer loop: whatever it is, the inputs must come again
             self._end(error, group)
         self._visit("before_ack", group)
-        for partition, _, last in spans:
-            around.attempts.finish(partition, last)
+        try:
+            for partition, _, last in spans:
+                around.attempts.finish(partition, last)
+        except OSError as error:
+            self._end(error, group)
 
     def _forget(self, spans: Sequence[Span]) -> None:
         for span in spans:

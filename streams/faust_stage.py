@@ -102,6 +102,9 @@ class Intake:
             self._waiting.popleft()
             if self._is_ours(event):
                 batch.append(event)
+            else:
+                # Faust waits for every event that it handed out before it lets a partition go; this one nobody works on.
+                self._app.consumer.unacked.discard(event.message)
         if not self._waiting:
             self._arrived.clear()
         self._taken.set()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from schemas.errors import Misconfigured, Retryable
 from schemas.settings import Settings
 from streams.kafka import topic_identities
-from streams.postgres import connect, sql, translated
+from streams.postgres import Connection, connect, sql, translated
 
 EVERY_SECONDS = 5.0
 
@@ -20,13 +20,18 @@ async def known_log(settings: Settings, role: str) -> dict[str, str]:
     """Return what ``identities_here`` does, for a worker: raises ``Retryable`` too while Postgres is being made anew."""
     connection = await connect(settings, role, autocommit=True)
     try:
-        with translated():
-            refolding = await (await connection.execute(sql("refolding_seen"))).fetchone()
+        await check_whole(connection)
     finally:
         await connection.close()
+    return await identities_here(settings, role)
+
+
+async def check_whole(connection: Connection) -> None:
+    """Raise ``Retryable`` while Postgres is being made anew: what is missing there is not missing, it is not folded yet."""
+    with translated():
+        refolding = await (await connection.execute(sql("refolding_seen"))).fetchone()
     if refolding is not None:
         raise Retryable("Postgres is being made anew from the log: wait, or run `engram rebuild postgres` to its end")
-    return await identities_here(settings, role)
 
 
 async def identities_here(settings: Settings, role: str) -> dict[str, str]:

@@ -30,6 +30,7 @@ from streams.refold_groups import (
     BODY_OF_KIND,
     Group,
     Groups,
+    LowMark,
     MemoryName,
     OpenedChange,
     document_of_group,
@@ -70,6 +71,7 @@ class Refold:
         self._identity = identity
         self._progress = progress
         self._groups: dict[int, Groups] = {}
+        self._marks: dict[int, LowMark] = {}
         self._kept: OrderedDict[MemoryName, Memory] = OrderedDict()
         self._changes = 0
         self._proposals = 0
@@ -138,9 +140,12 @@ class Refold:
     async def _store(self, partition: int, groups: Sequence[Group], next_offset: int) -> None:
         """Write whole groups and how far the partition is folded, in one transaction."""
         opened = await self._opened(groups)
-        last = max((g.outcome.position.offset for g in groups if g.outcome.position is not None), default=-1)
         async with transaction(self._connection) as connection:
             reached = (await lock_positions(connection, "remember", [partition], self._identity))[partition]
+            mark = self._marks.setdefault(partition, LowMark(reached))
+            for group in groups:
+                if group.outcome.position is not None:
+                    mark.add(group.outcome.position.offset)
             await self._load(connection, groups)
             documents = []
             for group, changes in zip(groups, opened, strict=True):
@@ -150,7 +155,7 @@ class Refold:
                 documents.append(document)
                 self._kept |= after
             await connection.execute(sql("refolding_move"), {"partition": partition, "next_offset": next_offset})
-            await write(connection, documents, {partition: max(last, reached)})
+            await write(connection, documents, {partition: mark.reached})
         while len(self._kept) > _KEPT_MEMORIES:
             self._kept.popitem(last=False)
 

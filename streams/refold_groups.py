@@ -23,6 +23,8 @@ BODY_OF_KIND: dict[str, type[Any]] = {
     "review": ReviewEntry,
     "quarantine": QuarantineEntry,
 }
+# A hole that lasts this long stays: what follows it is read again then.
+_BEYOND_AT_MOST = 1_000_000
 GroupName: TypeAlias = tuple[str, str, str]
 MemoryName: TypeAlias = tuple[str, str, str]
 
@@ -56,6 +58,27 @@ class Groups:
     def resume_at(self, following: int) -> int:
         """Return the offset to read from after a stop: ``following``, or the first change of a group that is not whole."""
         return min((group.first_offset for group in self._open.values()), default=following)
+
+
+class LowMark:
+    """The offset up to which every proposal of a partition is folded, without a hole.
+
+    Users are published apart from one another, so what was decided first may be missing when something later is there. Deciding a
+    folded proposal again changes nothing, so ``remember`` goes on at the first hole.
+    """
+
+    def __init__(self, reached: int) -> None:
+        self.reached = reached
+        self._beyond: set[int] = set()
+
+    def add(self, offset: int) -> None:
+        """Note a folded proposal."""
+        if offset <= self.reached or len(self._beyond) >= _BEYOND_AT_MOST:
+            return
+        self._beyond.add(offset)
+        while self.reached + 1 in self._beyond:
+            self.reached += 1
+            self._beyond.remove(self.reached)
 
 
 @dataclass(frozen=True, slots=True)

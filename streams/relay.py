@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import structlog
 
 from schemas.codec import Codec
-from schemas.errors import Misconfigured, Rejected, Retryable
+from schemas.errors import Broken, Misconfigured, Rejected, Retryable
 from schemas.settings import Settings
 from streams import kafka
 from streams.acknowledgements import acknowledged
@@ -174,9 +174,13 @@ class Relay:
         sending = asyncio.ensure_future(
             acknowledged(produce(producer, self._settings.topic_prefix, batch.messages), self._show)
         )
+        following, failure = None, None
         try:
             rows = await outbox.claim_behind(batch.rows)
             following = await self._prepared(outbox, rows) if rows else None
+        except Broken as error:
+            # What is sent already has to leave the outbox first, or it would be sent again at every start.
+            failure = error
         finally:
             refused = await sending
         done = batch.settle(refused)
@@ -187,6 +191,8 @@ class Relay:
             self.published += len(done)
         for row, refusal in batch.failed.values():
             await self._put_off(outbox, row, refusal)
+        if failure is not None:
+            raise failure
         following = following.without(batch.failed) if following is not None else None
         return following if following is not None and following.rows else None
 

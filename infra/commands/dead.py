@@ -19,10 +19,9 @@ from rich.table import Table
 from infra.dead_log import Kept, Replayed, opened, replaying
 from infra.durations import seconds_of
 from infra.replay import explanation, obstacle, position_text
-from schemas.codec import Codec
+from schemas.codec import codec_of
 from schemas.dead import DeadLetter
 from schemas.inputs import Origin
-from schemas.registry import HttpRegistry
 from schemas.settings import Settings, load_settings
 
 EXIT_NOT_DONE = 1
@@ -110,12 +109,12 @@ def replay(
 
 async def _found(settings: Settings, stage: str, code: str, since: str, limit: int) -> tuple[Kept, ...]:
     since_ms = time.time_ns() // 1_000_000 - int(seconds_of(since) * 1000) if since else 0
-    async with opened(settings, _codec(settings)) as log:
+    async with opened(settings, codec_of(settings)) as log:
         return await log.newest(_wanted(stage, code), limit, since_ms=since_ms)
 
 
 async def _one(settings: Settings, position: Origin) -> Kept:
-    async with opened(settings, _codec(settings)) as log:
+    async with opened(settings, codec_of(settings)) as log:
         return await log.at(position)
 
 
@@ -131,12 +130,8 @@ async def _replayed(
     found = (
         [] if named else [one.position for one in reversed(await _found(settings, *wanted)) if again or not one.replays]
     )
-    async with replaying(settings, _codec(settings), time.time_ns() // 1_000_000) as replayer:
+    async with replaying(settings, codec_of(settings), time.time_ns() // 1_000_000) as replayer:
         return await replayer.replay(dict.fromkeys(named or found), again=again, dry_run=dry_run)
-
-
-def _codec(settings: Settings) -> Codec:
-    return Codec(HttpRegistry(settings.schema_registry_url) if settings.schema_registry_url else None)
 
 
 def _wanted(stage: str, code: str) -> Callable[[DeadLetter], bool]:

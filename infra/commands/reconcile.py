@@ -72,14 +72,14 @@ def reconcile(
         settings, began_at_ms = load_settings(), time.time_ns() // 1_000_000
         with shown.bar:
             report = asyncio.run(_run(settings, audited, options, generation, shown))
-        if not tenant:
-            asyncio.run(settle(settings, report, began_at_ms))
-            with suppress(OSError):  # Only metrics miss it where the folder is closed.
-                write_last_run(settings.state_dir, report)
         if as_json:
             typer.echo(msgspec.json.encode(report).decode())
         else:
             _print(report)
+        if not tenant:
+            with suppress(OSError):  # Only metrics miss it where the folder is closed.
+                write_last_run(settings.state_dir, report)
+            asyncio.run(settle(settings, report, began_at_ms))
         return report
 
     if pause_seconds:

@@ -80,7 +80,7 @@ def run_stack(
     console = Console()
     progress = StackProgress(console)
     StateDirectory(directory).require_free()
-    stack = LocalStack(directory, progress=progress, servers=servers, supervise_servers=True)
+    stack = LocalStack(directory, progress=progress, servers=servers, supervise_servers=True, whole=False)
     with _interruptible():
         try:
             with progress:
@@ -93,6 +93,7 @@ def run_stack(
             if workers:
                 stack.start_workers(workers)
                 console.print(f"{len(workers)} workers are starting", markup=False, highlight=False)
+            stack.is_whole()
             console.print(f"Running on {directory}; Ctrl-C stops it.", markup=False, highlight=False)
             ready(stack)
             _supervise(stack, console)
@@ -163,7 +164,7 @@ def status(
         sys.stdout.write(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
     else:
         _show(report)
-    ready = report["running"] and all(entry["state"] == State.READY for entry in report["processes"])
+    ready = report["whole"] and all(entry["state"] == State.READY for entry in report["processes"])
     raise typer.Exit(0 if ready else 1)
 
 
@@ -178,19 +179,22 @@ def _look_now(environment: Mapping[str, str]) -> "Look | None":
 
 
 def stack_report(state: StateDirectory, looking: Looking = lambda _: None) -> dict[str, Any]:
-    """Return what is known of a stack: ``running``, ``state_dir``, ``pid``, ``processes``, ``outbox``, ``conflicts``.
+    """Return what is known of a stack: ``running``, ``whole`` (everything was started), ``state_dir``, ``pid``,
+    ``processes``, ``outbox``, ``conflicts``.
 
     ``looking(environment)`` gives the events that each process has still to read, and whom dead rows of the outbox hold back;
     what it does not know is ``None`` here.
     """
     owner = state.owner()
-    processes: list[dict[str, Any]] = (state.snapshot() or {}).get("processes", []) if owner is not None else []
+    snapshot = (state.snapshot() if owner is not None else None) or {}
+    processes: list[dict[str, Any]] = snapshot.get("processes", [])
     look = looking(state.environment()) if owner is not None else None
     behind, outbox = (look.lags, look.outbox) if look is not None else ({}, None)
     conflicts = look.conflicts if look is not None else {}
     keys = ("name", "kind", "version", "port", "state", "pid", "restarts", "detail")
     report: dict[str, Any] = {
         "running": owner is not None,
+        "whole": bool(snapshot.get("whole")),
         "state_dir": str(state.root),
         "pid": owner,
         "processes": [{**{key: entry[key] for key in keys}, "lag": behind.get(entry["name"])} for entry in processes],

@@ -5,6 +5,9 @@ CALL () {
   UNWIND $rows AS row
   MERGE (m:Memory {generation: $generation, tenant_id: row.tenant_id, memory_id: row.memory_id})
   ON CREATE SET m.version = 0, m.user_id = row.user_id
+  // A match alone takes no lock that keeps another writer out until the end; a write does, and what is read after it holds.
+  SET m.locked = true
+  REMOVE m.locked
   WITH m, row, m.version AS before, coalesce(m.relations, 0) AS relations
   WITH m, row, before, relations, $forced OR (
     (before = 0 OR (m.user_id = row.user_id AND before < row.version))

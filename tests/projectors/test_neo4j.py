@@ -1,5 +1,6 @@
 """Neo4j itself: edges as a set, digests of what is really there, walks that stay with their user."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -151,6 +152,21 @@ async def test_no_version_goes_down_even_without_the_guard(graph: Graph) -> None
     before = await graph.entries()
     await graph.write(update(1, version=4, edges=[follows(2)]), update(1, version=5, edges=[follows(3)]))
     assert await graph.entries() == before
+
+
+async def test_a_writer_that_waits_for_another_one_sees_what_that_one_wrote(graph: Graph) -> None:
+    await graph.write(update(1, version=5))
+    async with graph._driver.session() as session:
+        other = await session.begin_transaction()
+        statement = "MATCH (m:Memory {generation: $g, memory_id: $id}) SET m.version = 7"
+        await (await other.run(statement, {"g": graph.mark, "id": memory_id(1)})).consume()
+        late = asyncio.create_task(graph.write(update(1, version=6)))
+        await asyncio.sleep(0.5)
+        assert not late.done()
+        await other.commit()
+        await late
+    assert (await graph.entries())[memory_id(1)].fingerprint.version == 7
+    assert "locked" not in (await graph.change("MATCH (m:Memory {generation: $g}) RETURN keys(m) AS names"))[0]["names"]
 
 
 DRIFT = {

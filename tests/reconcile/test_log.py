@@ -4,13 +4,16 @@ import asyncio
 from collections.abc import Sequence
 
 import msgspec
+import numpy as np
 import pytest
-from populated import World, insert, made
+from populated import World, admin, insert, made
 
 from reconcile.report import StoreReport
 from reconcile.run import Options, reconcile
 from schemas.candidates import Vector
 from schemas.codec import Codec
+from schemas.digests import vector_digest
+from schemas.errors import Retryable
 from schemas.memories import GONE, MemoryUpdated
 from schemas.routing import partition_of
 from schemas.settings import Settings
@@ -92,3 +95,26 @@ async def test_only_the_newest_record_counts(topics: Settings, world: World) -> 
     assert (await looked(topics)).stale == 1
     await publish(topics, [(live[0], CODEC.encode(live[0]))])
     assert (await looked(topics)).suspects == 0
+
+
+async def test_revisions_whose_names_begin_alike_are_compared_in_one_order(topics: Settings, world: World) -> None:
+    update = next(u for u in world.updates if u.status == "active")
+    both = tuple(Vector(name, bytes([place]) * 32) for place, name in enumerate(("m-10", "m-1", "m.1")))
+    with admin(topics) as connection:
+        scope = (update.tenant_id, update.user_id, update.memory_id)
+        connection.execute("DELETE FROM memory_vectors WHERE memory_id = %s", (update.memory_id,))
+        for vector in both:
+            floats = np.frombuffer(vector.values, "<f4").tolist()
+            connection.execute(
+                "INSERT INTO memory_vectors VALUES (%s, %s, %s, %s, %s, %s::real[]::vector)",
+                (*scope, vector.revision, vector_digest(vector.values), floats),
+            )
+    await publish(topics, [(update, CODEC.encode(replace(update, vectors=both)))])
+    assert kinds(await looked(topics)) == (0, 0, 0)
+
+
+async def test_a_half_folded_truth_is_not_compared(topics: Settings, world: World) -> None:
+    with admin(topics) as connection:
+        connection.execute("INSERT INTO refolding VALUES (0, 0)")
+    with pytest.raises(Retryable, match="made anew"):
+        await looked(topics)

@@ -282,6 +282,23 @@ async def test_what_follows_a_suspect_goes_together_again(tmp_path: Path) -> Non
     assert stage.groups[1:] == [[4], [5], [6], [7, 8]]
 
 
+async def test_poison_before_what_was_in_flight_is_found_after_the_group_was_moved_back(tmp_path: Path) -> None:
+    stage = Fatal(poison=900)
+    rig = Rig(tmp_path, stage, attempts=3)
+    with pytest.raises(Ended):
+        await rig.together(899, 900)
+    stage.poison = 5
+    rig.restart()
+    for _ in range(12):
+        try:
+            await rig.together(4, 5, 6)
+        except Ended:
+            rig.restart()
+        else:
+            break
+    assert rig.letter().offset == 5
+
+
 async def test_one_refused_output_does_not_take_the_others_with_it(tmp_path: Path) -> None:
     stage = Fatal(poison=-1)
     rig = Rig(tmp_path, stage, Rejected("too large", code="too_large"), Rejected("too large", code="too_large"))
