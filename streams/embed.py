@@ -138,12 +138,16 @@ class Embed:
         wanted = list(dict.fromkeys(text for text in texts if text.strip()))
         if not wanted:
             return {}
-        self._crash.visit("before_model")
+        self._visit("before_model", wanted)
         made: list[bytes] = []
         for start in range(0, len(wanted), _TEXTS_AT_ONCE):
             made += await self._in_its_thread(wanted[start : start + _TEXTS_AT_ONCE])
-        self._crash.visit("after_model")
+        self._visit("after_model", wanted)
         return dict(zip(wanted, made, strict=True))
+
+    def _visit(self, step: str, texts: Sequence[str]) -> None:
+        for _ in texts:
+            self._crash.visit(step)
 
 
 @dataclass(frozen=True, slots=True)
