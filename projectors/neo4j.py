@@ -271,14 +271,15 @@ async def _write_nodes(
     nodes = {place: node for node, (place, *_) in zip(items, found, strict=True)}
     places = Places(nodes, ends, entity_ids, memory_ids)
     kept = {place: nodes[place] for place, applied, _, _ in found if not applied}
-    replaced = [place for place, applied, before, _ in found if applied and (forced or before > 0)]
+    # A version of 0 says nothing about edges: somebody else may have set it.
+    replaced = [place for place, applied, linked, _ in found if applied and (forced or linked)]
     # What was named by a node that stays as it is may have been made for nothing.
     touched = {*kept, *(target for node in kept.values() for target in places.targets_of(node))}
     if forced:
         await run("move_edges_of_copies", rows=rows)
         touched.update(place for (place,) in await run("delete_copies", rows=rows))
         touched.update(place for (place,) in await run("sweep_relations", ids=[row["memory_id"] for row in rows]))
-    elif related := [place for place, applied, before, relations in found if applied and before > 0 and relations]:
+    elif related := [place for place, applied, _, relations in found if applied and relations]:
         await run("delete_relations", places=related)
     if replaced:
         touched.update(place for (place,) in await run("delete_edges", places=replaced))

@@ -8,8 +8,8 @@ CALL () {
   // A match alone takes no lock that keeps another writer out until the end; a write does, and what is read after it holds.
   SET m.locked = true
   REMOVE m.locked
-  WITH m, row, m.version AS before, coalesce(m.relations, 0) AS relations
-  WITH m, row, before, relations, $forced OR (
+  WITH m, row, m.version AS before, coalesce(m.relations, 0) AS relations, EXISTS { (m)-->() } AS linked
+  WITH m, row, linked, relations, $forced OR (
     (before = 0 OR (m.user_id = row.user_id AND before < row.version))
     AND NOT EXISTS {
       MATCH (copy:Memory {generation: $generation, memory_id: row.memory_id})
@@ -22,7 +22,7 @@ CALL () {
     WHERE applied
     SET m = row.properties
   }
-  RETURN collect([elementId(m), applied, before, relations]) AS nodes
+  RETURN collect([elementId(m), applied, linked, relations]) AS nodes
 }
 CALL () {
   UNWIND $entities AS end

@@ -169,6 +169,18 @@ async def test_a_writer_that_waits_for_another_one_sees_what_that_one_wrote(grap
     assert "locked" not in (await graph.change("MATCH (m:Memory {generation: $g}) RETURN keys(m) AS names"))[0]["names"]
 
 
+async def test_a_node_that_lost_its_version_gets_its_edges_once(graph: Graph) -> None:
+    await graph.write(rich(1, version=3))
+    before = await graph.entries()
+    await graph.change("MATCH (m:Memory {generation: $g}) WHERE m.version > 0 SET m.version = 0")
+    await graph.write(rich(1, version=3))
+    assert await graph.entries() == before
+    (found,) = await graph.change("MATCH (m:Memory {generation: $g, version: 3})-[r]->() RETURN count(r) AS edges")
+    await graph.write(rich(1, version=4))
+    (after,) = await graph.change("MATCH (m:Memory {generation: $g, version: 4})-[r]->() RETURN count(r) AS edges")
+    assert found == after
+
+
 DRIFT = {
     "an edge is gone": "MATCH (m:Memory {generation: $g, memory_id: 'ID'})-[r:BELONGS_TO]->() DELETE r",
     "a weight is other": "MATCH (m:Memory {generation: $g, memory_id: 'ID'})-[r:FOLLOWS]->() SET r.weight = 0.1",
