@@ -30,4 +30,4 @@ def test_every_store_is_the_fold_of_the_unique_log() -> None:
 
 @pytest.mark.chaos
 def test_every_store_is_the_fold_of_the_unique_log_in_many_long_lives() -> None:
-    run_state_machine_as_test(Machine, settings=search(2_000, 50))
+    run_state_machine_as_test(Machine, settings=search(600, 40))
