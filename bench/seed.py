@@ -8,11 +8,15 @@ import random
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+import psycopg
 from msgspec.structs import asdict, replace
+from psycopg.adapt import Buffer, Dumper
+from psycopg.pq import Format
 
 from schemas.candidates import Relation, Vector
 from schemas.codec import Codec
@@ -27,10 +31,11 @@ from schemas.working import WorkingEvent, WorkingPayload
 from streams.content_hash import content_hash
 from streams.embedding import UseEmbedder
 from streams.key_store import KeyStore
-from streams.postgres import Connection, VectorParameter, sql
+from streams.postgres import Connection, sql
 from streams.sealed_records import seal_record
 from streams.vector_bytes import postgres_vector
 
+SQL_FOLDER = Path(__file__).parent / "sql"
 BATCH = 500
 USERS = 200
 SESSION_EVENTS = 20
@@ -38,6 +43,26 @@ FIRST_MS = 1_760_000_000_000
 # Nine of ten memories are active, as after some months of use.
 STATUSES = ("active",) * 18 + ("superseded", "deleted")
 Progress = Callable[[int], None]
+
+
+class VectorParameter:
+    """A parameter of type ``vector`` in Postgres' binary form."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
+class _VectorDumper(Dumper):
+    # The type's number differs between databases; the server takes it from the column.
+    format = Format.BINARY
+
+    def dump(self, obj: VectorParameter) -> Buffer:
+        return obj.data
+
+
+psycopg.adapters.register_dumper(VectorParameter, _VectorDumper)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +149,13 @@ async def seed_memories(
         batch = seeded[start : start + BATCH]
         sealed = [(one.memory, await spare.take(one.memory.tenant_id, one.memory.user_id)) for one in batch]
         async with connection.transaction():
-            await connection.execute(sql("memories_write"), {"memories": _json(map(_record_row, sealed))})
+            await connection.execute(sql("memories_write", SQL_FOLDER), {"memories": _json(map(_record_row, sealed))})
             history = [row for memory, _ in sealed for row in _history_rows(memory)]
-            await connection.execute(sql("history_write"), {"history": _json(history)})
+            await connection.execute(sql("history_write", SQL_FOLDER), {"history": _json(history)})
             await _write_graph(connection, [memory for memory, _ in sealed])
             await connection.cursor().executemany(
-                sql("vectors_write"), [_vector_row(one.memory, one.vector) for one in batch if one.vector is not None]
+                sql("vectors_write", SQL_FOLDER),
+                [_vector_row(one.memory, one.vector) for one in batch if one.vector is not None],
             )
             await _write_outbox(connection, [_change_row(codec, settings, *one) for one in sealed], "memory")
         progress(start + len(batch))

@@ -24,7 +24,7 @@ from schemas.settings import Settings
 from schemas.topics import ADMITTED, CHAT_TURNS, EXTRACTED, PROPOSALS, UPDATED, WORKING, Topic
 from streams.faust_stage import group_of
 from streams.kafka import AIOKafkaConsumer, TopicPartition, committed_offsets, connection, consumer, started, translated
-from streams.postgres import connect, sql
+from streams.postgres import connected, sql
 from streams.postgres import translated as translated_postgres
 from streams.postgres_outbox import ROLE as RELAY_ROLE
 from streams.postgres_outbox import Standing, standing
@@ -150,30 +150,22 @@ async def group_lags(settings: Settings, *, ages: bool) -> tuple[GroupLag, ...]:
 async def outbox_lag(settings: Settings) -> OutboxLag:
     """Return how the outbox stands; raises ``Retryable`` when Postgres is away."""
     stands = await standing(settings, 0)
-    postgres = await connect(settings, RELAY_ROLE, autocommit=True)
-    try:
+    async with connected(settings, RELAY_ROLE) as postgres:
         with translated_postgres():
             row = await (await postgres.execute(sql("outbox_oldest", SQL_FOLDER))).fetchone()
             held = await (await postgres.execute(sql("outbox_held_users", SQL_FOLDER))).fetchone()
-    finally:
-        await postgres.close()
     number, age_seconds = row or (None, 0.0)
     return OutboxLag(stands.waiting, age_seconds, stands.dead, held[0] if held else 0, number)
 
 
 async def _generations(settings: Settings) -> list[Generation]:
-    try:
-        postgres = await connect(settings, PROJECTOR_ROLE, autocommit=True)
-    except EngramError:
-        return []
     found: list[Generation] = []
-    try:
-        for store in STORES:
-            with suppress(EngramError):
-                found += [one for one in await generations(postgres, store) if one.state != "dropped"]
-        return found
-    finally:
-        await postgres.close()
+    with suppress(EngramError):
+        async with connected(settings, PROJECTOR_ROLE) as postgres:
+            for store in STORES:
+                with suppress(EngramError):
+                    found += [one for one in await generations(postgres, store) if one.state != "dropped"]
+    return found
 
 
 async def _ends(settings: Settings, client: AIOKafkaConsumer, topics: set[str]) -> dict[TopicPartition, int]:

@@ -15,7 +15,7 @@ from projectors.generations import ROLE, generations
 from projectors.names import group_name
 from schemas.errors import Broken, EngramError
 from schemas.settings import Settings
-from streams.postgres import connect
+from streams.postgres import connected
 from streams.watchdog import EVERY_SECONDS, Progress, Watched, look
 
 
@@ -65,8 +65,5 @@ async def _looks(
 
 
 async def _existing(settings: Settings, store: Store) -> tuple[Generation, ...]:
-    connection = await connect(settings, ROLE, autocommit=True)
-    try:
+    async with connected(settings, ROLE) as connection:
         return tuple(one for one in await generations(connection, store) if one.state != "dropped")
-    finally:
-        await connection.close()

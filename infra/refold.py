@@ -24,7 +24,7 @@ from streams.faust_stage import group_of
 from streams.kafka_groups import group_names, nobody_in
 from streams.key_store import KeyStore
 from streams.log_watch import identities_here, identity_of
-from streams.postgres import connect
+from streams.postgres import connected
 from streams.refold import Refold
 from streams.remember import ROLE
 
@@ -50,11 +50,10 @@ async def refold(settings: Settings, progress: Callable[[int, int], None]) -> Re
     remember, working = group_of("remember", settings), group_of("working", settings)
     await nobody_in(settings, remember, working, seconds=STOPPED_SECONDS)
     async with AsyncExitStack() as resources:
-        connection = await connect(settings, ROLE, autocommit=True)
-        resources.push_async_callback(connection.close)
+        connection = await resources.enter_async_context(connected(settings, ROLE))
         keys = await KeyStore.open(settings)
         resources.push_async_callback(keys.close)
-        known = await identities_here(settings, ROLE)
+        known = await identities_here(settings, connection)
         identity = identity_of(known, PROPOSALS.named(settings.topic_prefix))
         run = Refold(settings, connection, keys, codec_of(settings), identity=identity, progress=progress)
         folded = await run.run()
@@ -71,9 +70,6 @@ async def _new_generation(settings: Settings, store: Store) -> int:
     numbers = [name.removeprefix(prefix) for name in await group_names(settings, prefix)]
     number = max((int(text) for text in numbers if text.isdecimal()), default=0) + 1
     detail = await asyncio.to_thread(first_generation, settings) if store == "milvus" else Detail()
-    connection = await connect(settings, PROJECTOR_ROLE, autocommit=True)
-    try:
+    async with connected(settings, PROJECTOR_ROLE) as connection:
         await ensure_first(connection, store, detail, time.time_ns() // 1_000_000, number=number)
-    finally:
-        await connection.close()
     return number

@@ -3,23 +3,15 @@
 Called by the wiring of the worker. A destroyed key is an answer (``None``), not an error.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 from projectors.mapping import OpenPayloads, Payload
 from schemas.codec import Codec
 from schemas.errors import Rejected
-from schemas.sealing import DataKey, KeyName
+from schemas.sealing import DataKey
 from schemas.working import WorkingEvent, WorkingPayload
+from streams.inputs import Keys
 from streams.sealed_records import open_record
-
-
-class Keys(Protocol):
-    """What is needed of the key store."""
-
-    async def keys_of(self, names: Iterable[KeyName]) -> Mapping[KeyName, DataKey | Rejected]:
-        """Return each data key, or why it does not open (``erased``, ``unknown_key``); raises ``Retryable``."""
-        ...
 
 
 def payload_opener(codec: Codec, keys: Keys) -> OpenPayloads:

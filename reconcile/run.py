@@ -25,7 +25,7 @@ from schemas.errors import Rejected
 from schemas.settings import Settings
 from streams.crash import crash_points
 from streams.log_watch import check_whole
-from streams.postgres import Connection, connect
+from streams.postgres import Connection, connected
 
 WAIT_SECONDS = 60.0
 Progress = Callable[[Audited, str, int], None]
@@ -206,12 +206,9 @@ async def _generation(connection: Connection, store: Store, number: int | None) 
 
 @asynccontextmanager
 async def _truth(settings: Settings) -> AsyncIterator[Connection]:
-    connection = await connect(settings, ROLE, autocommit=True)
-    try:
+    async with connected(settings, ROLE) as connection:
         await check_whole(connection)
         yield connection
-    finally:
-        await connection.close()
 
 
 def _concerns(found: Difference, tenant_id: str) -> bool:

@@ -37,13 +37,16 @@ class CrashPoints:
         self._step = step
         self._left = visit
 
-    def visit(self, step: str) -> None:
-        """Pass the step named ``step``; does not return if this is the visit that was asked for."""
-        if step != self._step:
+    def visit(self, step: str, times: int = 1) -> None:
+        """Pass the step named ``step``, ``times`` at once; does not return if the visit that was asked for is among them."""
+        if step != self._step or self._left <= 0:
             return
-        self._left -= 1
-        if self._left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+        self._left -= times
+        if self._left <= 0:
+            self._die()
+
+    def _die(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def crash_points(settings: Settings) -> CrashPoints:

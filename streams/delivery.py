@@ -133,7 +133,7 @@ class Delivery:
             attempt = max(around.attempts.begin(*span) for span in spans)
         except (Broken, OSError) as error:
             self._end(error, group)
-        self._visit("after_consume", group)
+        around.crash.visit("after_consume", len(group))
         try:
             await self._with_patience(group, attempt)
         except asyncio.CancelledError:
@@ -145,7 +145,7 @@ class Delivery:
             self._end(error, group)
         except Exception as error:  # noqa: BLE001 - this is the outer loop: whatever it is, the inputs must come again
             self._end(error, group)
-        self._visit("before_ack", group)
+        around.crash.visit("before_ack", len(group))
         try:
             for partition, _, last in spans:
                 around.attempts.finish(partition, last)
@@ -155,10 +155,6 @@ class Delivery:
     def _forget(self, spans: Sequence[Span]) -> None:
         for span in spans:
             self._around.attempts.forget(*span)
-
-    def _visit(self, name: str, group: Sequence[Input]) -> None:
-        for _ in group:
-            self._around.crash.visit(name)
 
     async def _with_patience(self, group: Sequence[Input], attempt: int) -> None:
         deadline = time.monotonic() + self._patience_seconds

@@ -138,16 +138,12 @@ class Embed:
         wanted = list(dict.fromkeys(text for text in texts if text.strip()))
         if not wanted:
             return {}
-        self._visit("before_model", wanted)
+        self._crash.visit("before_model", len(wanted))
         made: list[bytes] = []
         for start in range(0, len(wanted), _TEXTS_AT_ONCE):
             made += await self._in_its_thread(wanted[start : start + _TEXTS_AT_ONCE])
-        self._visit("after_model", wanted)
+        self._crash.visit("after_model", len(wanted))
         return dict(zip(wanted, made, strict=True))
-
-    def _visit(self, step: str, texts: Sequence[str]) -> None:
-        for _ in texts:
-            self._crash.visit(step)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,19 +11,16 @@ from collections.abc import Mapping
 from schemas.errors import Misconfigured, Retryable
 from schemas.settings import Settings
 from streams.kafka import topic_identities
-from streams.postgres import Connection, connect, sql, translated
+from streams.postgres import Connection, connected, sql, translated
 
 EVERY_SECONDS = 5.0
 
 
 async def known_log(settings: Settings, role: str) -> dict[str, str]:
     """Return what ``identities_here`` does, for a worker: raises ``Retryable`` too while Postgres is being made anew."""
-    connection = await connect(settings, role, autocommit=True)
-    try:
+    async with connected(settings, role) as connection:
         await check_whole(connection)
-    finally:
-        await connection.close()
-    return await identities_here(settings, role)
+        return await identities_here(settings, connection)
 
 
 async def check_whole(connection: Connection) -> None:
@@ -34,20 +31,16 @@ async def check_whole(connection: Connection) -> None:
         raise Retryable("Postgres is being made anew from the log: wait, or run `engram rebuild postgres` to its end")
 
 
-async def identities_here(settings: Settings, role: str) -> dict[str, str]:
+async def identities_here(settings: Settings, connection: Connection) -> dict[str, str]:
     """Return the ids of our topics, which are those that Postgres knows; a topic seen for the first time is stored.
 
-    ``role`` is the database role to ask as. Raises ``Misconfigured`` when an id differs, and ``Retryable``.
+    Raises ``Misconfigured`` when an id differs, and ``Retryable``.
     """
     found = await topic_identities(settings)
     names = {"topics": list(found), "identities": list(found.values())}
-    connection = await connect(settings, role, autocommit=True)
-    try:
-        with translated():
-            await connection.execute(sql("topic_identities_write"), names)
-            known = await (await connection.execute(sql("topic_identities_read"), names)).fetchall()
-    finally:
-        await connection.close()
+    with translated():
+        await connection.execute(sql("topic_identities_write"), names)
+        known = await (await connection.execute(sql("topic_identities_read"), names)).fetchall()
     check_identities(dict(known), found)
     return found
 

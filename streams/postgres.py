@@ -6,17 +6,15 @@ Called by ``remember``, ``working``, the relay and the readers. Only this file a
 
 import asyncio
 import select
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Any, LiteralString, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, errors
-from psycopg.adapt import Buffer, Dumper
 from psycopg.conninfo import make_conninfo
-from psycopg.pq import Format
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from schemas.errors import Broken, EngramError, Misconfigured, Rejected, Retryable
@@ -25,6 +23,8 @@ from schemas.settings import Settings
 
 Connection = AsyncConnection[tuple[Any, ...]]
 Pool = AsyncConnectionPool[Connection]
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 SQL_FOLDER = Path(__file__).parent / "sql"
 OUTBOX_CHANNEL = "engram_outbox"
@@ -39,26 +39,6 @@ _RETRYABLE_CODES = ("25P03", "25P04")
 # What the value itself makes impossible: not of its type, too large for an index, outside a check.
 _REJECTED_CLASSES = ("22", "54")
 _REJECTED_CODES = ("23514",)
-
-
-class VectorParameter:
-    """A parameter of type ``vector`` in Postgres' binary form."""
-
-    __slots__ = ("data",)
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-
-class _VectorDumper(Dumper):
-    # The type's number differs between databases; the server takes it from the column.
-    format = Format.BINARY
-
-    def dump(self, obj: VectorParameter) -> Buffer:
-        return obj.data
-
-
-psycopg.adapters.register_dumper(VectorParameter, _VectorDumper)
 
 
 @cache
@@ -99,6 +79,16 @@ async def connect(
         return await AsyncConnection.connect(
             connection_text(settings, role, database), autocommit=autocommit, prepare_threshold=2
         )
+
+
+@asynccontextmanager
+async def connected(settings: Settings, role: str) -> AsyncIterator[Connection]:
+    """A connection as ``role`` in autocommit mode, closed at the end; raises ``Retryable`` or ``Misconfigured``."""
+    connection = await connect(settings, role, autocommit=True)
+    try:
+        yield connection
+    finally:
+        await connection.close()
 
 
 async def pool(
@@ -184,6 +174,26 @@ async def transaction(connection: Connection) -> AsyncIterator[Connection]:
         except asyncio.CancelledError:
             await connection.close()
             raise
+
+
+async def in_halves(
+    items: Sequence[Item],
+    store: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]],
+    alone: Callable[[Item, Rejected], Awaitable[Answer]],
+) -> list[Answer]:
+    """Return what ``store`` says of the items, which come in one transaction; one that is rejected takes no other with it.
+
+    Where ``store`` raises ``Rejected``, each half is stored apart, down to the one to blame, which goes to ``alone``.
+    """
+    if not items:
+        return []
+    try:
+        return [*await store(items)]
+    except Rejected as error:
+        if len(items) == 1:
+            return [await alone(items[0], error)]
+    half = len(items) // 2
+    return [*await in_halves(items[:half], store, alone), *await in_halves(items[half:], store, alone)]
 
 
 class translated:  # noqa: N801 - reads as a word at the place of use

@@ -14,7 +14,7 @@ from msgspec import Struct
 from schemas.candidates import Vector
 from schemas.ids import is_memory_id
 from schemas.settings import Settings
-from streams.postgres import OUTBOX_CHANNEL, Connection, connect, sql, translated
+from streams.postgres import OUTBOX_CHANNEL, Connection, connect, connected, sql, translated
 from streams.publication import OutboxRow, Snapshot, Truth, snapshot_of, working_event_of
 from streams.vector_bytes import values_of
 
@@ -239,35 +239,26 @@ class Standing(Struct, frozen=True):
 
 async def standing(settings: Settings, users_at_most: int) -> Standing:
     """Return how the outbox stands; raises ``Retryable`` when Postgres is away."""
-    connection = await connect(settings, ROLE, autocommit=True)
-    try:
+    async with connected(settings, ROLE) as connection:
         with translated():
             counts = await (await connection.execute(sql("outbox_waiting"))).fetchone()
             held = await (await connection.execute(sql("outbox_held_back"), {"limit": users_at_most})).fetchall()
-    finally:
-        await connection.close()
     waiting, dead = counts or (0, 0)
     return Standing(waiting, dead, held[0][2] if held else 0, tuple((row[0], row[1]) for row in held))
 
 
 async def dead_rows(settings: Settings, limit: int) -> tuple[DeadRow, ...]:
     """Return at most ``limit`` dead rows, oldest first; raises ``Retryable`` when Postgres is away."""
-    connection = await connect(settings, ROLE, autocommit=True)
-    try:
+    async with connected(settings, ROLE) as connection:
         with translated():
             cursor = await connection.execute(sql("outbox_dead_list"), {"limit": limit})
             return tuple(DeadRow(*row) for row in await cursor.fetchall())
-    finally:
-        await connection.close()
 
 
 async def requeue_dead(settings: Settings, outbox_ids: Sequence[int] | None) -> tuple[int, ...]:
     """Give dead rows (``None``: all) another set of tries at their old place; return the numbers that were found."""
-    connection = await connect(settings, ROLE, autocommit=True)
-    try:
+    async with connected(settings, ROLE) as connection:
         with translated():
             names = {"all": outbox_ids is None, "outbox_ids": list(outbox_ids or ())}
             cursor = await connection.execute(sql("outbox_requeue"), names)
             return tuple(sorted(row[0] for row in await cursor.fetchall()))
-    finally:
-        await connection.close()

@@ -23,7 +23,7 @@ from streams.decide import decide
 from streams.decision_policy import DecisionPolicy
 from streams.decision_state import Needs, further_needs, needs_of
 from streams.key_store import KeyStore, UserName
-from streams.postgres import Connection, Pool, borrowed, pool, transaction
+from streams.postgres import Connection, Pool, borrowed, in_halves, pool, transaction
 from streams.postgres_positions import lock_positions
 from streams.postgres_truth import Loaded, load, write
 from streams.proposals import open_proposals, read_proposal, records_at_most
@@ -160,19 +160,10 @@ class Remember:
 
     async def _remembered(self, tasks: Sequence[_Task]) -> list[Outcome]:
         """Store all in one transaction; where Postgres takes one of them not, all but that one, in smaller ones."""
-        try:
-            outcomes = await self._stored(tasks)
-        except Rejected as error:
-            if len(tasks) == 1:
-                return await self._remembered([tasks[0].refused(error)])
-            half = len(tasks) // 2
-            return [*await self._remembered(tasks[:half]), *await self._remembered(tasks[half:])]
-        self._visit("after_commit", tasks)
-        return outcomes
+        return await in_halves(tasks, self._stored, self._refused)
 
-    def _visit(self, step: str, tasks: Sequence[_Task]) -> None:
-        for _ in tasks:
-            self._crash.visit(step)
+    async def _refused(self, task: _Task, error: Rejected) -> Outcome:
+        return (await self._remembered([task.refused(error)]))[0]
 
     async def _stored(self, tasks: Sequence[_Task]) -> list[Outcome]:
         async with borrowed(self._connections) as connection, transaction(connection):
@@ -189,7 +180,8 @@ class Remember:
                 await self._write(connection, documents, moved if places is rounds[-1] else {})
             if not rounds:
                 await self._write(connection, (), moved)
-            self._visit("in_transaction", tasks)
+            self._crash.visit("in_transaction", len(tasks))
+        self._crash.visit("after_commit", len(tasks))
         return outcomes
 
     async def _decided(self, connection: Connection, tasks: Sequence[_Task]) -> list[tuple[_Decision, Document]]:

@@ -14,7 +14,7 @@ from schemas.errors import Rejected
 from schemas.inputs import InputEnvelope, Origin
 from schemas.working import WorkingEvent
 from streams.crash import CrashPoints
-from streams.postgres import Connection, Pool, borrowed, sql, transaction
+from streams.postgres import Connection, Pool, borrowed, in_halves, sql, transaction
 from streams.postgres_positions import lock_positions
 from streams.working_machine import Session
 
@@ -71,21 +71,12 @@ class WorkingRows:
         All in one transaction; where one is rejected, all but that one in smaller ones. Raises ``Retryable`` or ``Broken``, and
         ``Misconfigured`` when the positions belong to another log.
         """
-        if not entries:
-            return []
-        try:
-            statuses = await self._written(entries)
-        except Rejected as error:
-            if len(entries) == 1:
-                return [error]
-            half = len(entries) // 2
-            return [*await self.write(entries[:half]), *await self.write(entries[half:])]
-        self._visit("after_commit", entries)
-        return [*statuses]
+        return await in_halves(entries, self._stored, _refused)
 
-    def _visit(self, step: str, entries: Sequence[Entry]) -> None:
-        for _ in entries:
-            self._crash.visit(step)
+    async def _stored(self, entries: Sequence[Entry]) -> Sequence[str | Rejected]:
+        statuses = await self._written(entries)
+        self._crash.visit("after_commit", len(entries))
+        return statuses
 
     async def _written(self, entries: Sequence[Entry]) -> list[str]:
         async with borrowed(self._connections) as connection, transaction(connection):
@@ -111,8 +102,12 @@ class WorkingRows:
                     known.add(name)
                     documents.add(entry)
             await _write(connection, documents.rows(), reached)
-            self._visit("in_transaction", entries)
+            self._crash.visit("in_transaction", len(entries))
         return statuses
+
+
+async def _refused(_entry: Entry, error: Rejected) -> str | Rejected:
+    return error
 
 
 async def _found(

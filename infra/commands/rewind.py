@@ -17,7 +17,7 @@ from schemas.errors import Rejected
 from schemas.settings import Settings, load_settings
 from streams.faust_stage import group_of
 from streams.kafka import TopicPartition, committed_offsets, consumer, started, try_commit
-from streams.postgres import connect, translated
+from streams.postgres import connected, translated
 
 KEEPERS = ("remember", "working")
 
@@ -79,13 +79,10 @@ async def move_groups(settings: Settings, *, dry_run: bool) -> tuple[Moved, ...]
 
 async def _positions(settings: Settings, role: str) -> dict[int, int]:
     """Return the next offset that ``role`` has still to handle, by partition."""
-    connection = await connect(settings, ROLE, autocommit=True)
-    try:
+    async with connected(settings, ROLE) as connection:
         with translated():
             asked = "SELECT partition, last_offset + 1 FROM positions WHERE role = %s"
             return dict(await (await connection.execute(asked, (role,))).fetchall())
-    finally:
-        await connection.close()
 
 
 async def _commit(settings: Settings, group: str, role: str, offsets: dict[TopicPartition, int]) -> None:

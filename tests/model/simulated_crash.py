@@ -10,9 +10,5 @@ class SimulatedCrash(BaseException):
 class CrashAt(CrashPoints):
     """Dies at the n-th visit of a step, as the process under test would."""
 
-    def visit(self, step: str) -> None:
-        if step != self._step:
-            return
-        self._left -= 1
-        if self._left == 0:
-            raise SimulatedCrash(step)
+    def _die(self) -> None:
+        raise SimulatedCrash(self._step)
