@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "rebuild": "infra.commands.rebuild",
     "rewind": "infra.commands.rewind",
     "reconcile": "infra.commands.reconcile",
+    "bench": "infra.commands.bench",
 }
 
 
